@@ -20,8 +20,8 @@ def character_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def save_tiny_model(folder: Path, *, tied: bool = False, seed: int = 0, dtype: torch.dtype = torch.float32) -> Path:
-    """Writes a random two-layer Llama with hidden size 64 and the character tokenizer to `folder`."""
+def tiny_llama(*, tied: bool = False, seed: int = 0) -> LlamaForCausalLM:
+    """A random two-layer Llama with hidden size 64 over the characters, in float32."""
     tokenizer = character_tokenizer()
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -39,6 +39,11 @@ def save_tiny_model(folder: Path, *, tied: bool = False, seed: int = 0, dtype: t
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    LlamaForCausalLM(config).to(dtype).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    return LlamaForCausalLM(config)
+
+
+def save_tiny_model(folder: Path, *, tied: bool = False, seed: int = 0, dtype: torch.dtype = torch.float32) -> Path:
+    """Writes `tiny_llama` and the character tokenizer to `folder`."""
+    tiny_llama(tied=tied, seed=seed).to(dtype).save_pretrained(folder)
+    character_tokenizer().save_pretrained(folder)
     return folder

@@ -1,0 +1,266 @@
+"""Groups -> one optimizer step with the exact RLOO gradient."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rloo_verify.config import LearnerConfig, LoraConfig
+from rloo_verify.errors import OffPolicyError
+from rloo_verify.lora import add_adapters, merged_weights, without_adapters
+from rloo_verify.logprobs import Scorer
+from rloo_verify.packing import Scored, micro_batches
+from rloo_verify.rloo import kl_penalized_rewards, leave_one_out_advantages, rloo_loss
+from rloo_verify.types import Group, Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one call of `Learner.step` did.
+
+    Attributes:
+        updated: Whether the optimizer took a step; False leaves parameters and optimizer bit-identical.
+        loss: Value of the loss; near 0 by construction.
+        grad_norm: Norm of the gradient before clipping, None without an update.
+        lr: Learning rate of the update, None without one.
+        completions: Completions trained on.
+        tokens: Completion tokens trained on.
+        logprob_gap_mean: Mean |learner - sampler| log-prob over those tokens, in nats; None if nothing was scored.
+        logprob_gap_max: The largest such difference.
+        kl_mean: Mean over completions of the k1 estimate summed over tokens, in nats; None without KL.
+        shaped_reward_mean: Mean reward after the KL penalty; None without KL.
+    """
+
+    updated: bool
+    loss: float = 0.0
+    grad_norm: float | None = None
+    lr: float | None = None
+    completions: int = 0
+    tokens: int = 0
+    logprob_gap_mean: float | None = None
+    logprob_gap_max: float | None = None
+    kl_mean: float | None = None
+    shaped_reward_mean: float | None = None
+
+
+class Learner:
+    """Holds the float32 master weights and the optimizer.
+
+    Attributes:
+        version: Number of optimizer steps taken; completions drawn under another version are refused.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        config: LearnerConfig,
+        *,
+        temperature: float = 1.0,
+        lora: LoraConfig | None = None,
+        reference: torch.nn.Module | None = None,
+    ) -> None:
+        """Takes a Hugging Face causal LM in float32 (or float64), on its device.
+
+        Args:
+            model: The model to train; with `lora` its own weights are frozen.
+            config: The optimizer's settings.
+            temperature: Sampling temperature, which also divides the logits here.
+            lora: Train low-rank adapters instead of all weights.
+            reference: Frozen reference model for the KL penalty; not needed with `lora`, whose base is the reference.
+        """
+        self.config = config
+        self.temperature = temperature
+        self.version = 0
+        self.model = add_adapters(model, lora) if lora else model
+        self.model.train()
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0  # the sampler has no dropout, so the trained distribution must not have any
+        if config.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        vocabulary = self.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+        self.scorer = Scorer(self.model, vocabulary)
+        self.reference: Scorer | None = None
+        if config.kl_beta > 0:
+            if reference is not None:
+                self.reference = Scorer(reference.eval().requires_grad_(False), vocabulary)
+            elif lora:
+                self.reference = self.scorer
+            else:
+                raise ValueError("kl_beta > 0 needs a reference model")
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+        )
+
+    def step(self, groups: Sequence[Group]) -> Update:
+        """One exact RLOO update from the groups of a step; groups without signal cost nothing while the KL is off.
+
+        Raises:
+            OffPolicyError: if a completion was drawn under other weights than the learner's current ones.
+        """
+        self._refuse_stale(groups)
+        judged = [group for group in groups if group.signal is not Signal.UNJUDGED]
+        trained = [g for g in judged if g.signal is Signal.MIXED or self.config.kl_beta > 0]
+        if not trained:
+            return self._gap_only(groups)
+        num_completions = sum(reward is not None for group in judged for reward in group.rewards_G)
+        sequences, sampler_logprobs = _sequences(trained)
+        advantages, kl = self._advantages(trained, sequences)
+        lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, gaps = 0.0, []
+        wanted = [one for one in sequences if one.index in advantages]
+        for rows in micro_batches(self.scorer.rows(wanted), self.config.micro_batch_tokens):
+            with self.scorer.autocast():
+                batch, logprobs_K = self.scorer.token_logprobs(rows, self.temperature)
+            owners = [one.index for row in rows for one in row.scored]
+            place = {index: i for i, index in enumerate(owners)}
+            slots_K = torch.tensor([place[index] for index in batch.owners_K.tolist()], device=logprobs_K.device)
+            sums = torch.zeros(len(owners), dtype=logprobs_K.dtype, device=logprobs_K.device)
+            sums = sums.index_add(0, slots_K, logprobs_K)
+            weights = torch.tensor([advantages[index] for index in owners], dtype=sums.dtype, device=sums.device)
+            part = rloo_loss(sums, weights, num_completions)
+            part.backward()  # type: ignore[no-untyped-call]
+            loss += part.item()
+            drawn = torch.tensor([value for index in owners for value in sampler_logprobs[index]])
+            gaps.append((logprobs_K.detach().cpu().float() - drawn).abs())
+        grad_norm = self._apply(lr)
+        return Update(
+            updated=True,
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=lr,
+            completions=len(wanted),
+            tokens=sum(len(one.completion_T) for one in wanted),
+            **_gap_statistics(gaps),
+            **kl,
+        )
+
+    @torch.no_grad()
+    def score(self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
+        """Log-probs of given tokens by the current weights, the learner's side of `Policy.score`."""
+        scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
+        values = self._logprobs(self.scorer, scored, temperature)
+        return [values.get(i, torch.empty(0)).tolist() for i in range(len(sequences))]
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Current weights by Hugging Face parameter names; adapters merged on the fly, base weights untouched."""
+        return merged_weights(self.model)
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed learner needs: trainable parameters, optimizer, version."""
+        names = [name for name, p in self.model.named_parameters() if p.requires_grad]
+        return {
+            "version": self.version,
+            "parameters": dict(zip(names, self.parameters, strict=True)),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores `state()` to the same bits."""
+        parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, value in state["parameters"].items():
+                parameters[name].copy_(value)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.version = state["version"]
+
+    def _refuse_stale(self, groups: Sequence[Group]) -> None:
+        for group in groups:
+            for completion in group.completions_G:
+                if completion.policy_version != self.version:
+                    raise OffPolicyError(
+                        f"completion {completion.sample_index} of {group.problem.id} was drawn by policy version "
+                        f"{completion.policy_version} but the learner is at version {self.version}; "
+                        "sync the weights before drawing"
+                    )
+
+    def _advantages(
+        self, groups: Sequence[Group], sequences: Sequence[Scored]
+    ) -> tuple[dict[int, float], dict[str, float]]:
+        """Advantage of each judged completion by its index, and the KL statistics."""
+        reference_sums: dict[int, float] = {}
+        if self.reference is not None:
+            with without_adapters(self.model, self.reference is self.scorer), torch.no_grad():
+                values = self._logprobs(self.reference, sequences, self.temperature)
+            reference_sums = {one.index: values[one.index].sum().item() if one.completion_T else 0.0 for one in sequences}
+        advantages: dict[int, float] = {}
+        shaped_all, kl_all, index = [], [], 0
+        for group in groups:
+            indices = range(index, index + len(group.completions_G))
+            index += len(group.completions_G)
+            valid = torch.tensor([reward is not None for reward in group.rewards_G])
+            rewards = torch.tensor([reward or 0.0 for reward in group.rewards_G], dtype=torch.float64)
+            if self.reference is not None:
+                drawn = torch.tensor([math.fsum(c.logprobs_T) for c in group.completions_G], dtype=torch.float64)
+                reference = torch.tensor([reference_sums[i] for i in indices], dtype=torch.float64)
+                kl_all += (drawn - reference)[valid].tolist()
+                rewards = kl_penalized_rewards(rewards, drawn, reference, self.config.kl_beta)
+                shaped_all += rewards[valid].tolist()
+            values_G = leave_one_out_advantages(rewards, valid).tolist()
+            advantages.update({i: a for i, a, ok in zip(indices, values_G, valid.tolist(), strict=True) if ok})
+        if self.reference is None:
+            return advantages, {}
+        return advantages, {
+            "kl_mean": sum(kl_all) / len(kl_all),
+            "shaped_reward_mean": sum(shaped_all) / len(shaped_all),
+        }
+
+    def _logprobs(self, scorer: Scorer, sequences: Sequence[Scored], temperature: float) -> dict[int, Tensor]:
+        """Token log-probs of each sequence by its index, on the CPU, without gradients; empty ones are absent."""
+        values: dict[int, Tensor] = {}
+        for rows in micro_batches(scorer.rows(sequences), self.config.micro_batch_tokens):
+            with scorer.autocast():
+                batch, logprobs_K = scorer.token_logprobs(rows, temperature)
+            logprobs_K, owners_K = logprobs_K.cpu(), batch.owners_K.cpu()
+            for row in rows:
+                values.update({one.index: logprobs_K[owners_K == one.index] for one in row.scored})
+        return values
+
+    @torch.no_grad()
+    def _gap_only(self, groups: Sequence[Group]) -> Update:
+        """A step without signal: no update, but sampler and learner are still compared on one completion."""
+        for group in groups:
+            for completion in group.completions_G:
+                if completion.token_ids_T:
+                    pair = (group.problem.prompt_token_ids_T, completion.token_ids_T)
+                    own = torch.tensor(self.score([pair], self.temperature)[0])
+                    gap = (own - torch.tensor(completion.logprobs_T)).abs()
+                    return Update(updated=False, **_gap_statistics([gap]))
+        return Update(updated=False)
+
+    def _apply(self, lr: float) -> float:
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
+        if not torch.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            raise OffPolicyError(
+                f"the gradient norm is {norm.item()} at update {self.version + 1}; lower learner.lr or check the model"
+            )
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = lr
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.version += 1
+        return norm.item()
+
+
+def _sequences(groups: Sequence[Group]) -> tuple[list[Scored], dict[int, Sequence[float]]]:
+    """Every completion of some groups, numbered in order, and the sampler's log-probs by that number."""
+    sequences: list[Scored] = []
+    sampler: dict[int, Sequence[float]] = {}
+    for group in groups:
+        for completion in group.completions_G:
+            sampler[len(sequences)] = completion.logprobs_T
+            sequences.append(Scored(len(sequences), group.problem.prompt_token_ids_T, completion.token_ids_T))
+    return sequences, sampler
+
+
+def _gap_statistics(gaps: Sequence[Tensor]) -> dict[str, float]:
+    values = torch.cat(list(gaps)) if gaps else torch.empty(0)
+    if not len(values):
+        return {}
+    return {"logprob_gap_mean": values.mean().item(), "logprob_gap_max": values.max().item()}
