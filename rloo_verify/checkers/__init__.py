@@ -21,11 +21,16 @@ from rloo_verify.types import Verdict
 BUILT_IN = ("math", "exact", "choice")
 
 
+class UnusableReferenceError(Exception):
+    """The reference of a row cannot be judged against; the message says why. Makes an ERROR verdict."""
+
+
 class Checker(Protocol):
     """What judges one completion. Plain functions qualify.
 
-    A checker may carry an attribute `prepare`, a function of the reference answer and the same options. A verifier worker
-    calls it first, so that time lost on an absurd reference is told apart from time lost on an absurd answer.
+    Two attributes are optional. `prepare(answer, **options)` reads the reference alone: a verifier worker calls it first,
+    so that time lost on an absurd reference (ERROR) is told apart from time lost on an absurd answer (FAIL). `warm_up()`
+    is called once in every worker before its first request, so that imports are billed to nobody's time limit.
     """
 
     def __call__(self, completion: str, answer: Any, row: Mapping[str, Any], **options: Any) -> Verdict | bool:

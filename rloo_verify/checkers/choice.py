@@ -8,13 +8,13 @@ from rloo_verify.checkers.extract import DEFAULT_RULES, extract_answer
 from rloo_verify.types import Outcome, Verdict
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mathsf|rm|bf)\b|[{}$*`]|\\[()\[\],! ]")
-_LETTER = re.compile(r"\s*(?:option|choice|answer)?\s*(?:[(\[]\s*([A-Ja-j])\s*[)\]]|([A-Ja-j])(?![\w'+*/^=-]))(.*)", re.DOTALL | re.I)
+_LETTER = re.compile(
+    r"\s*(?:option|choice|answer)?\s*(?:[(\[]\s*([A-Ja-j])\s*[)\]]|([A-Ja-j])(?![\w'+*/^=-]))(.*)", re.DOTALL | re.I
+)
 _ANOTHER = re.compile(r"\b(?:or|and)\b|[,/&]\s*\(?[A-J]\)?(?!\w)|\([A-J]\)", re.IGNORECASE)
 
 
-def check(
-    completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequence[str] = DEFAULT_RULES
-) -> Verdict:
+def check(completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequence[str] = DEFAULT_RULES) -> Verdict:
     """Compare the chosen letter, A to J, with the reference letter.
 
     Args:
@@ -30,7 +30,9 @@ def check(
     del row
     reference = letter(str(answer))
     if reference is None:
-        return Verdict(Outcome.ERROR, "unusable_reference", f"the reference {str(answer)[:80]!r} is no letter from A to J")
+        return Verdict(
+            Outcome.ERROR, "unusable_reference", f"the reference {str(answer)[:80]!r} is no letter from A to J"
+        )
     found = extract_answer(completion, extract)
     chosen = None if found is None else letter(found)
     if found is None or chosen is None:

@@ -28,4 +28,6 @@ def check(
         return Verdict(Outcome.FAIL, "no_answer", "the completion gives no final answer")
     reference = str(answer).strip()
     same = found == reference if case else found.casefold() == reference.casefold()
-    return Verdict(Outcome.PASS, "correct", answer=found) if same else Verdict(Outcome.FAIL, "wrong_answer", answer=found)
+    return (
+        Verdict(Outcome.PASS, "correct", answer=found) if same else Verdict(Outcome.FAIL, "wrong_answer", answer=found)
+    )

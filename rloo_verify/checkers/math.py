@@ -26,9 +26,7 @@ class Reference:
     number: Number | None
 
 
-def check(
-    completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequence[str] = DEFAULT_RULES
-) -> Verdict:
+def check(completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequence[str] = DEFAULT_RULES) -> Verdict:
     """Judge whether a completion's final answer equals the reference.
 
     Args:
@@ -52,7 +50,9 @@ def check(
         same = _same(reference, found)
     except TooComplexError as error:
         return Verdict(Outcome.FAIL, "too_complex", str(error), answer=found[:200])
-    return Verdict(Outcome.PASS, "correct", answer=found) if same else Verdict(Outcome.FAIL, "wrong_answer", answer=found)
+    return (
+        Verdict(Outcome.PASS, "correct", answer=found) if same else Verdict(Outcome.FAIL, "wrong_answer", answer=found)
+    )
 
 
 def prepare(answer: Any, **options: Any) -> Reference:

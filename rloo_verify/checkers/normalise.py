@@ -27,7 +27,9 @@ _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])\s*(?:\.
 _LAYOUT = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|phantom\{[^{}]*\}|hline|rm|bf|it|normalsize|large|Large)(?![a-zA-Z])"
 )
-_SPACES = re.compile(r"\\[,;:> ]|\\(?:quad|qquad|enspace|thinspace|space|hfill)(?![a-zA-Z])|~|[\s\u00a0\u2000-\u200a\u202f]+")
+_SPACES = re.compile(
+    r"\\[,;:> ]|\\(?:quad|qquad|enspace|thinspace|space|hfill)(?![a-zA-Z])|~|[\s\u00a0\u2000-\u200a\u202f]+"
+)
 _FRACTIONS = re.compile(r"\\(?:dfrac|tfrac|cfrac)(?![a-zA-Z])")
 _SPELLINGS = (
     (re.compile(r"\\(?:leq|leqslant|leqq)(?![a-zA-Z])"), r"\\le"),
@@ -78,7 +80,9 @@ def plain_symbols(text: str) -> str:
     text = _INVISIBLE.sub("", text)
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run.group().translate(_SUBSCRIPTS) + "}", text)
-    text = _VULGAR.sub(lambda half: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", half.group()).split("\u2044")), text)
+    text = _VULGAR.sub(
+        lambda half: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", half.group()).split("\u2044")), text
+    )
     text = "".join(_SYMBOLS.get(character, character) for character in text)
     return unicodedata.normalize("NFKC", text)
 
@@ -91,7 +95,12 @@ def unwrapped(text: str) -> str:
         text = text.strip().rstrip(".,;:") if not text.rstrip().endswith("\\") else text.strip()
         for start, end in _WRAPPERS:
             inner = text[len(start) : len(text) - len(end)]
-            if len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end) and start not in inner:
+            if (
+                len(text) > len(start) + len(end)
+                and text.startswith(start)
+                and text.endswith(end)
+                and start not in inner
+            ):
                 text = inner
         text = without_font(text)
     return text
