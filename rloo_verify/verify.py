@@ -144,17 +144,21 @@ class Verifier:
                 if not job.future.set_running_or_notify_cancel():
                     continue
                 if not worker.alive:  # killed from outside while idle: no fault of this answer
-                    worker.kill()
+                    self._retire(index, worker)
                     worker = self._start(index)
                 if worker is None:
                     self._refuse(job)
-                else:
-                    worker = self._judge(worker, job)
+                elif not self._judge(worker, job):
+                    self._retire(index, worker)
+                    worker = None
         finally:
             if worker is not None:
-                worker.kill()
-            with self._lock:
-                self._pids.pop(index, None)
+                self._retire(index, worker)
+
+    def _retire(self, index: int, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._pids.pop(index, None)
+        worker.kill()
 
     def _start(self, index: int) -> WorkerProcess | None:
         """Start a worker process, again where it fails; None where the verifier is closed or has broken down."""
@@ -203,8 +207,8 @@ class Verifier:
             VerifyError(self._broken or f"{job.problem.id}: the verifier was closed before this answer was judged")
         )
 
-    def _judge(self, worker: WorkerProcess, job: _Job) -> WorkerProcess | None:
-        """Fulfil a job's future; return the worker, or None where it is used up."""
+    def _judge(self, worker: WorkerProcess, job: _Job) -> bool:
+        """Fulfil a job's future; return whether the worker may be used again."""
         started = time.monotonic()
         cpu_seconds = worker.timeouts.get(job.problem.task) or self._timeout_seconds
         request = {
@@ -221,16 +225,13 @@ class Verifier:
             alive = not reply.get("memory") and not worker.used_up
         except ClosedError:
             self._refuse(job)
-            return worker
+            return False
         except WorkerDiedError as death:
             verdict, alive = _verdict_of_death(death, cpu_seconds), False
         except Exception as error:  # noqa: BLE001 - the one place: whatever else goes wrong is an ERROR verdict
             verdict = Verdict(Outcome.ERROR, "checker_error", f"{type(error).__name__}: {error}")
         job.future.set_result(replace(verdict, seconds=time.monotonic() - started))
-        if alive:
-            return worker
-        worker.kill()
-        return None
+        return alive
 
 
 def _verdict_of_reply(reply: Mapping[str, Any], marks: tuple[str, ...]) -> Verdict:

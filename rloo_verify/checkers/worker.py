@@ -18,12 +18,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
-from rloo_verify.checkers import UnusableReferenceError
+from rloo_verify.checkers import Checker, UnusableReferenceError, load
 from rloo_verify.types import Outcome, Verdict
 
 _LONGEST_TEXT = 1_000
@@ -37,7 +37,8 @@ class LoadedTask:
         from rloo_verify.tasks import find_task  # here, because tasks imports checkers
 
         task = find_task(folder)
-        self.checker: Callable[..., Verdict | bool] = task.load_checker()
+        # Not task.load_checker(): it binds the options, which hides the attributes of the function.
+        self.checker: Checker = load(task.spec.check.checker, task.folder)
         self.options: Mapping[str, Any] = task.spec.check.options
         self.timeout_seconds: float | None = task.spec.check.timeout_seconds
         warm_up = getattr(self.checker, "warm_up", None)
