@@ -18,9 +18,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rloo_verify.columns import problem_from_row
+from rloo_verify.columns import pick, problem_from_row
 from rloo_verify.errors import TaskError
-from rloo_verify.rows import read_rows
+from rloo_verify.folders import data_folder
+from rloo_verify.rows import Row, read_rows
 from rloo_verify.task_spec import SPLITS, TaskSpec, load_spec, nearest
 from rloo_verify.types import Problem, Verdict
 
@@ -62,19 +63,42 @@ class Task:
         """
         if limit is not None and limit < 1:
             raise TaskError(f"{self.name}: the number of problems must be at least 1, not {limit}")
-        source = _outside_source(data) if data is not None else self._source(split)
+        stream = (self.problem(row, problem_id, origin) for problem_id, origin, row in self.rows(split, data=data))
         problems: list[Problem] = []
         ids: set[str] = set()
-        for problem in self._distinct(self._stream(source, split)):
+        for problem in self._distinct(stream):
             if problem.id in ids:
-                raise TaskError(f"{source}: two rows have the id {problem.id}; map `id` to a column without repeats")
+                raise TaskError(f"two rows have the id {problem.id}; map `id` to a column without repeats, or to none")
             ids.add(problem.id)
             problems.append(problem)
             if len(problems) == limit:
                 break
         if not problems:
-            raise TaskError(f"{self.name}/{split}: {source} has no rows")
+            raise TaskError(f"{self.name}/{split}: {data or self._source(split)} has no rows")
         return problems
+
+    def rows(self, split: str, *, data: str | Path | None = None) -> Iterator[tuple[str, str, Row]]:
+        """Yields `(problem id, where the row comes from, row)` for the rows of a split, duplicates included.
+
+        Args:
+            split: As in `problems`.
+            data: As in `problems`.
+
+        Raises:
+            TaskError: The split does not exist, its source cannot be read, or a row lacks the mapped `id`.
+        """
+        source = _outside_source(data) if data is not None else self._source(split)
+        spec = self.spec.data
+        options = {**spec.options, **self.options} if source.startswith("py:") else {}
+        rows = read_rows(source, folder=self.folder, split=split, options=options, drop=spec.drop)
+        for index, row in enumerate(rows):
+            problem_id = f"{self.name}/{split}/{index}"
+            if spec.columns.id:
+                try:
+                    problem_id = f"{self.name}/{split}/{pick(row, spec.columns.id)}"
+                except (KeyError, ValueError) as error:
+                    raise TaskError(f"{problem_id} ({source}): {error.args[0]}") from error
+            yield problem_id, source, row
 
     def problem(self, row: Mapping[str, Any], problem_id: str, origin: str) -> Problem:
         """Builds a problem from a row that is at hand, for instance from cases.jsonl.
@@ -100,14 +124,6 @@ class Task:
         if split not in splits:
             raise TaskError(f"task {self.name} has no split `{split}`; it has {', '.join(splits)}")
         return splits[split]
-
-    def _stream(self, source: str, split: str) -> Iterator[Problem]:
-        data = self.spec.data
-        options = {**data.options, **self.options} if source.startswith("py:") else {}
-        rows = read_rows(source, folder=self.folder, split=split, options=options, drop=data.drop)
-        for index, row in enumerate(rows):
-            name = str(row.get(data.columns.id, index)) if data.columns.id else str(index)
-            yield self.problem(row, f"{self.name}/{split}/{name}", source)
 
     def _distinct(self, problems: Iterator[Problem]) -> Iterator[Problem]:
         if not self.spec.data.dedupe:
@@ -176,12 +192,6 @@ def list_tasks() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def built_in_folder() -> Path:
-    """The folder of the built-in tasks: inside an installed package, at the top of a checkout."""
-    installed = Path(__file__).parent / "_tasks"
-    return installed if installed.is_dir() else Path(__file__).parents[1] / "tasks"
-
-
 def _folder_of(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     path = Path(text).expanduser()
@@ -207,7 +217,7 @@ def _places() -> Iterator[Path]:
             yield Path(loaded if isinstance(loaded, str | Path) else next(iter(loaded.__path__)))
         except Exception as error:  # another project's code may fail in any way
             raise TaskError(f"entry point `{point.name}` ({point.value}) gives no task folder: {error}") from error
-    yield built_in_folder()
+    yield data_folder("tasks")
 
 
 def _task_folders(place: Path) -> list[Path]:

@@ -1,0 +1,123 @@
+"""`tasks check`: runs the cases of a task and judges its references, in worker processes as in training."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from rloo_verify.errors import TaskError
+from rloo_verify.task_cases import Case, load_cases, reference_completions
+from rloo_verify.tasks import Task
+from rloo_verify.types import Outcome, Problem, Verdict
+from rloo_verify.verify import Verifier
+
+TIMEOUT_SECONDS = 10.0
+
+
+@dataclass
+class Report:
+    """What a check found.
+
+    Attributes:
+        cases: How many cases were run.
+        rows: How many rows were read.
+        references: How many references passed.
+        without_reference: How many rows have no reference from which a right completion can be written.
+        findings: One sentence for each thing that is wrong.
+    """
+
+    cases: int = 0
+    rows: int = 0
+    references: int = 0
+    without_reference: int = 0
+    findings: list[str] = field(default_factory=list)
+
+
+def check_task(
+    task: Task, split: str = "sample", *, limit: int | None = None, data: str | Path | None = None, workers: int = 1
+) -> Report:
+    """Checks a task: every case has the outcome it expects, every reference passes, every empty answer fails.
+
+    Args:
+        task: The task.
+        split: Whose rows are checked.
+        limit: At most so many rows; None for all.
+        data: A file to read instead of the split's own source.
+        workers: Worker processes.
+
+    Returns:
+        The counts and the findings. Rows that cannot be read or judged are findings.
+
+    Raises:
+        TaskError: The cases or the rows cannot be read at all, or there are none.
+        VerifyError: Worker processes cannot be started.
+    """
+    report = Report()
+    cases = load_cases(task)
+    with Verifier({task.name: task.folder}, workers=workers, timeout_seconds=TIMEOUT_SECONDS) as verifier:
+        pending = [(case, verifier.submit(case.problem, case.completion)) for case in cases]
+        for case, future in pending:
+            report.cases += 1
+            report.findings += _case_findings(case, future.result())
+        for problem, reference, empty in _submit_rows(task, split, limit, data, verifier, report):
+            report.findings += _row_findings(problem, reference, empty.result(), report)
+    if not report.rows:
+        raise TaskError(f"{task.name}/{split}: there are no rows to check")
+    return report
+
+
+_Pending = tuple[Problem, tuple[str, "Future[Verdict]"] | None, "Future[Verdict]"]
+
+
+def _submit_rows(
+    task: Task, split: str, limit: int | None, data: str | Path | None, verifier: Verifier, report: Report
+) -> list[_Pending]:
+    write_reference = reference_completions(task)
+    pending: list[_Pending] = []
+    for problem in _readable(task, split, limit, data, report):
+        text = write_reference(problem)
+        reference = None if text is None else (text, verifier.submit(problem, text))
+        pending.append((problem, reference, verifier.submit(problem, "")))
+    return pending
+
+
+def _readable(task: Task, split: str, limit: int | None, data: str | Path | None, report: Report) -> Iterator[Problem]:
+    for problem_id, origin, row in islice(task.rows(split, data=data), limit):
+        report.rows += 1
+        try:
+            yield task.problem(row, problem_id, origin)
+        except TaskError as error:
+            report.findings.append(str(error))
+
+
+def _case_findings(case: Case, verdict: Verdict) -> list[str]:
+    if verdict.outcome == case.expect:
+        return []
+    return [f"case {case.number} ({case.why}): expected {case.expect}, got {_said(verdict)}"]
+
+
+def _row_findings(
+    problem: Problem, reference: tuple[str, "Future[Verdict]"] | None, empty: Verdict, report: Report
+) -> list[str]:
+    findings = []
+    if reference is None:
+        report.without_reference += 1
+    else:
+        text, future = reference
+        verdict = future.result()
+        report.references += verdict.outcome == Outcome.PASS
+        if verdict.outcome == Outcome.ERROR:
+            return [f"{problem.id} cannot be judged: {_said(verdict)}"]
+        if verdict.outcome == Outcome.FAIL:
+            findings.append(
+                f"{problem.id}: the reference itself, written as {text[:80]!r}, got {_said(verdict)};"
+                " is `gold` right, or does [check] need a `reference_form`?"
+            )
+    if empty.outcome != Outcome.FAIL:
+        findings.append(f"{problem.id}: an empty answer should fail, but got {_said(empty)}")
+    return findings
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.outcome} ({verdict.reason}{': ' + verdict.detail if verdict.detail else ''})"
