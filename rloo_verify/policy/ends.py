@@ -1,5 +1,6 @@
 """The token ids that end a completion, found in one place so that every engine stops at the same ones."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,8 @@ def end_token_ids(model: str | Path) -> tuple[int, ...]:
     found = _as_ids(getattr(config.get_text_config(), "eos_token_id", None))
     found |= _as_ids(getattr(config, "eos_token_id", None))
     found |= _as_ids(tokenizer.eos_token_id)
-    try:
+    with contextlib.suppress(OSError):  # many models have no generation_config.json
         found |= _as_ids(GenerationConfig.from_pretrained(name).eos_token_id)
-    except OSError:
-        pass  # Many models have no generation_config.json; the other two places stand.
     if not found:
         raise ModelError(f"{name} names no end-of-sequence token: set eos_token_id in its config.json.")
     return tuple(sorted(found))

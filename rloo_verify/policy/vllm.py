@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from rloo_verify.errors import PolicyError, SyncError
 from rloo_verify.policy.base import NamedTensors, Request, Sampling
 from rloo_verify.policy.ends import end_token_ids
 from rloo_verify.policy.vllm_start import available, sampling_params_type, start_engine, stop_engine
+from rloo_verify.policy.vllm_weights import ParameterList, shared_handles
 from rloo_verify.types import Completion, FinishReason
 
 __all__ = ["VllmPolicy", "available"]
@@ -65,7 +65,7 @@ class VllmPolicy:
         self._sampling_params = sampling_params_type()
         self._ends = list(end_token_ids(model))
         self._tokenizer: Any = AutoTokenizer.from_pretrained(str(model))
-        self._shapes, self._tied_names = _parameter_shapes(model)
+        self._parameters = ParameterList(model)
         self._engine = start_engine(
             model=str(model),
             dtype=dtype,
@@ -168,7 +168,7 @@ class VllmPolicy:
             PolicyError: if completions are being drawn, or the engine is not usable.
         """
         engine = self._usable_engine()
-        checked: NamedTensors = self._checked(weights)
+        checked: NamedTensors = self._parameters.checked(weights)
         if isinstance(weights, Sequence):
             checked = list(checked)
         self._unusable = "a weight sync failed half-way"
@@ -176,8 +176,9 @@ class VllmPolicy:
             if self._in_this_process:
                 engine.collective_rpc("rloo_load_weights", args=(checked,))
             else:
-                kept = list(checked)  # The workers map this memory: it must outlive the call.
-                engine.collective_rpc("rloo_load_shared_weights", args=(_shared(kept),))
+                # The workers map this memory, so it must outlive the call.
+                kept = [(name, tensor.contiguous()) for name, tensor in checked]
+                engine.collective_rpc("rloo_load_shared_weights", args=(shared_handles(kept),))
         except SyncError:
             raise
         except Exception as error:
@@ -186,19 +187,6 @@ class VllmPolicy:
         if not engine.reset_prefix_cache():
             raise SyncError("vLLM did not drop its cached prefixes, which hold the old weights' values.")
         self.version = version
-
-    def _checked(self, weights: NamedTensors) -> Iterator[tuple[str, torch.Tensor]]:
-        """Passes on weights that this model has, and fails on the first that it has not."""
-        missing = set(self._shapes) - self._tied_names
-        for name, tensor in weights:
-            if name not in self._shapes:
-                raise SyncError(f"The model has no parameter {name}, so vLLM cannot load it.")
-            if tensor.shape != self._shapes[name]:
-                raise SyncError(f"{name} has shape {tuple(tensor.shape)}, the model's is {tuple(self._shapes[name])}.")
-            missing.discard(name)
-            yield name, tensor.detach()
-        if missing:
-            raise SyncError(f"The weight sync lacks {len(missing)} parameters of the model, such as {min(missing)}.")
 
     def differing_layers(self, weights: NamedTensors) -> list[str]:
         """Names of the parameters that differ in the engine; see `Policy.differing_layers`.
@@ -254,19 +242,3 @@ class VllmPolicy:
         if self._drawing:
             raise PolicyError("The vLLM engine is still drawing; use up or close the completions of the last call.")
         return self._engine
-
-
-def _parameter_shapes(model: str | Path) -> tuple[dict[str, torch.Size], set[str]]:
-    """The checkpoint's parameter names with their shapes, and those of them that are tied to another."""
-    config = AutoConfig.from_pretrained(str(model))
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config)
-    own = {name for name, _ in skeleton.named_parameters()}
-    shapes = {name: parameter.shape for name, parameter in skeleton.named_parameters(remove_duplicate=False)}
-    return shapes, set(shapes) - own
-
-
-def _shared(weights: Sequence[tuple[str, torch.Tensor]]) -> list[tuple[str, Any, Any]]:
-    from torch.multiprocessing.reductions import reduce_tensor
-
-    return [(name, *reduce_tensor(tensor.contiguous())) for name, tensor in weights]

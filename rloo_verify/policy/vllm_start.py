@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import re
+import warnings
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -93,6 +94,8 @@ def start_engine(
     on_cpu = current_platform.is_cpu()
     if on_cpu and tensor_parallel_size > 1:
         raise PolicyError(f"tensor_parallel_size = {tensor_parallel_size} needs that many GPUs; use 1 on a CPU.")
+    if on_cpu:
+        _rank_without_compiler()
     try:
         with _undisturbed_process():
             return LLMEngine.from_engine_args(
@@ -109,12 +112,27 @@ def start_engine(
                     enforce_eager=on_cpu,
                     skip_tokenizer_init=True,
                     disable_log_stats=True,
+                    use_tqdm_on_load=False,
                     worker_extension_cls="rloo_verify.policy.vllm_worker.WorkerExtension",
                 )
             )
     except Exception as error:
         _clean_up()
         raise PolicyError(f"vLLM cannot start with {model}: {type(error).__name__}: {error}") from error
+
+
+def _rank_without_compiler() -> None:
+    """Replaces the function that ranks log-probs by an uncompiled one.
+
+    vLLM compiles it at the first draw: on a CPU that takes half a minute and a C++ compiler. Nobody here reads ranks.
+    """
+    from vllm.v1.sample import sampler
+
+    def count_at_least(logprobs_B_V: torch.Tensor, values_B_1: torch.Tensor) -> torch.Tensor:
+        return (logprobs_B_V >= values_B_1).sum(-1)
+
+    if hasattr(sampler, "batched_count_greater_than"):
+        sampler.batched_count_greater_than = count_at_least
 
 
 def stop_engine(engine: Any) -> None:
@@ -137,7 +155,9 @@ def _undisturbed_process() -> Iterator[None]:
     """Restores what starting vLLM changes for everybody: the seeds, and `LD_PRELOAD`, which subprocesses inherit."""
     torch_state, python_state, preload = torch.get_rng_state(), random.getstate(), os.environ.get("LD_PRELOAD")
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         torch.set_rng_state(torch_state)
         random.setstate(python_state)

@@ -4,14 +4,13 @@ vLLM mixes `WorkerExtension` into its own worker class, so `self.model_runner` a
 Method names start with `rloo_` because vLLM refuses names that its worker already has.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-NamedTensors = Iterable[tuple[str, torch.Tensor]]
-SharedTensor = tuple[str, Callable[..., torch.Tensor], tuple[Any, ...]]
-"""A name, and the function and arguments that map another process's CUDA tensor (`reduce_tensor`)."""
+from rloo_verify.policy.base import NamedTensors
+from rloo_verify.policy.vllm_weights import SharedTensor
 
 
 class WorkerExtension:
@@ -27,7 +26,7 @@ class WorkerExtension:
         repack an LM head that shares the embedding's parameter: on a CPU that head would silently keep the old matrix.
         """
         self.reload_weights(weights_iterator=iter(weights), is_checkpoint_format=True)
-        head = _tied_cpu_head(self.model_runner.model)
+        head = _tied_cpu_head(self.model_runner.get_model())
         if head is not None:
             from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
@@ -43,7 +42,7 @@ class WorkerExtension:
         vLLM computes prompt log-probs straight from the model's logits: neither the request's temperature nor
         `logprobs_mode` touches them. Scaling the logits at their source makes them exact at any temperature.
         """
-        model = self.model_runner.model
+        model = self.model_runner.get_model()
         model.__dict__.pop("compute_logits", None)
         if temperature == 1.0:
             return
@@ -58,7 +57,7 @@ class WorkerExtension:
     @torch.inference_mode()
     def rloo_differing_layers(self, weights: Mapping[str, torch.Tensor]) -> list[str]:
         """Hugging Face names of the parameters whose values here differ from `weights`."""
-        model = self.model_runner.model
+        model = self.model_runner.get_model()
         packed: Mapping[str, list[str]] = getattr(model, "packed_modules_mapping", {})
         different: list[str] = []
         for path, module in model.named_modules():
@@ -91,7 +90,8 @@ def _differing_parts(module: Any, parts: list[str], weights: Mapping[str, torch.
 
         def multiply(inputs: torch.Tensor) -> torch.Tensor:
             output = module(inputs)
-            return output[0] if isinstance(output, tuple) else output
+            product: torch.Tensor = output[0] if isinstance(output, tuple) else output
+            return product
 
         return _differing_matrices(multiply, module.params_dtype, parts, weights)
     if isinstance(module, ParallelLMHead):
@@ -117,8 +117,9 @@ def _differing_matrices(
     biases = [weights.get(f"{part}.bias", zero).to(dtype) for part, zero in zip(parts, zeros, strict=True)]
     eye = torch.eye(matrices[0].shape[1], dtype=dtype, device=matrices[0].device)
     different: set[str] = set()
-    for rows, inputs in zip(torch.arange(len(eye)).split(512), eye.split(512), strict=True):
-        output = multiply(torch.cat([eye.new_zeros(1, len(eye)), inputs])).to(dtype)
+    for first in range(0, len(eye), 512):
+        rows = slice(first, first + 512)
+        output = multiply(torch.cat([eye.new_zeros(1, len(eye)), eye[rows]])).to(dtype)
         start = 0
         for part, matrix, bias in zip(parts, matrices, biases, strict=True):
             own = output[:, start : start + len(bias)]
