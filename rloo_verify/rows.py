@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -166,10 +167,39 @@ def _load_hub_dataset(source: str, repository: str, config: str, hub_split: str)
     import datasets
 
     try:
-        return datasets.load_dataset(repository, config or None, split=hub_split)
+        with _no_retries_without_network():
+            return datasets.load_dataset(repository, config or None, split=hub_split)
     except Exception as error:  # datasets, the hub client and its HTTP library share no base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise TaskError(
             f"cannot load {source} from the hub ({reason}): pass a local copy with `--data FILE`"
             " (`data` in a config), or use the split `sample`, which ships with the task"
         ) from error
+
+
+@contextmanager
+def _no_retries_without_network() -> Iterator[None]:
+    """Hub client in offline mode while its host has no address: else it retries for half a minute before it fails.
+
+    In offline mode it still reads what it has in its cache.
+    """
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    import datasets.config
+    from huggingface_hub import constants
+
+    try:
+        if not getproxies():  # behind a proxy only the proxy resolves names
+            socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, None)
+        reachable = True
+    except OSError:
+        reachable = False
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    try:
+        if not reachable:
+            constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before

@@ -10,7 +10,7 @@ from rloo_verify.errors import TaskError
 from rloo_verify.prompts import fill, placeholders
 from rloo_verify.rows import read_rows
 from rloo_verify.task_spec import nearest
-from rloo_verify.tasks import Task
+from rloo_verify.tasks import Task, find_task
 from rloo_verify.types import Outcome, Problem
 
 CASES_FILE = "cases.jsonl"
@@ -44,8 +44,9 @@ def load_cases(task: Task) -> list[Case]:
     Raises:
         TaskError: The file is missing or empty, or a case is malformed; names the case.
     """
+    own = find_task(task.folder)  # without overrides: cases.jsonl has the columns that task.toml maps
     rows = enumerate(read_rows(CASES_FILE, folder=task.folder, split="cases"), start=1)
-    cases = [_case(task, number, row) for number, row in rows]
+    cases = [_case(own, number, row) for number, row in rows]
     if not cases:
         raise TaskError(f"{task.folder / CASES_FILE} has no cases; write at least one that passes and one that fails")
     return cases
