@@ -164,7 +164,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _explain(error: ValidationError, path: Path, text: str) -> str:
-    first = error.errors()[0]
+    # a misspelt key is also a missing one: name the misspelling
+    first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     location = [str(part) for part in first["loc"]]
     key = ".".join(location)
     if first["type"] == "extra_forbidden":
