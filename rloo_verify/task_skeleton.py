@@ -73,8 +73,10 @@ _README = """# {name}
 
 What the task is, where its rows come from, their licence, and how an answer is scored.
 
-    rloo-verify tasks check {folder}
-    rloo-verify tasks show {folder} -n 2
+In this folder:
+
+    rloo-verify tasks check .
+    rloo-verify tasks show . -n 2
 """
 
 
@@ -102,7 +104,7 @@ def write_skeleton(name: str, parent: Path) -> Path:
         "data/sample.jsonl": "".join(json.dumps(row) + "\n" for row in _ROWS),
         "cases.jsonl": "".join(json.dumps(case) + "\n" for case in _CASES),
         "check.py": _CHECK,
-        "README.md": _README.format(name=name, folder=folder),
+        "README.md": _README.format(name=name),
     }
     try:
         (folder / "data").mkdir(parents=True)
