@@ -1,29 +1,50 @@
 """The checker `math`: is the final answer mathematically the reference?
 
-    completion --extract_answer--> text --normalise--> text --read_number--> exact fraction
-                                                            --parse--> typed expression --equal--> verdict
+    completion --extract_answer--> text --normalise--> text --read_number--> exact fraction     the fast path
+                                                            --read_answer--> tree --equal--> verdict
 
-The fast path needs no sympy. Doubt is FAIL; a reference that cannot be read is ERROR.
+The fast path covers plain numbers and equal spellings, and imports nothing heavy. No text is ever evaluated as code: the
+grammar is our own (`parser.py`), and the size of every computation is bounded before it is done (`limits.py`).
+Doubt is FAIL; a reference that cannot be used is ERROR.
 """
 
+import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rloo_verify.checkers.extract import DEFAULT_RULES, extract_answer
-from rloo_verify.checkers.limits import MAX_CHARACTERS, TooComplexError
+from rloo_verify.checkers import UnusableReferenceError
+from rloo_verify.checkers.answers import read_answer
+from rloo_verify.checkers.choice import letter
+from rloo_verify.checkers.equality import equal
+from rloo_verify.checkers.extract import DEFAULT_RULES, extract_answer, last_box
+from rloo_verify.checkers.limits import MAX_CHARACTERS, TooComplexError, UnreadableError
+from rloo_verify.checkers.nodes import Node
 from rloo_verify.checkers.normalise import normalise
 from rloo_verify.checkers.numbers import Number, read_number
 from rloo_verify.types import Outcome, Verdict
 
+_LETTER = re.compile(r"\(?([A-J])\)?")
+_LONGEST_SHOWN = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference answer, read once and used for every completion of its problem."""
+    """A reference answer, read once and used for every completion of its problem.
+
+    Attributes:
+        text: As normalised.
+        number: Where it is one plain number.
+        letter: Where it is the letter of a choice.
+        tree: Where it is in the grammar; otherwise only the same text is right.
+    """
 
     text: str
     number: Number | None
+    letter: str | None
+    tree: Node | None
 
 
 def check(completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequence[str] = DEFAULT_RULES) -> Verdict:
@@ -41,18 +62,18 @@ def check(completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequ
     del row
     try:
         reference = prepare(answer)
-    except TooComplexError as error:
-        return Verdict(Outcome.ERROR, "unusable_reference", f"the reference {str(answer)[:80]!r}: {error}")
+    except UnusableReferenceError as error:
+        return Verdict(Outcome.ERROR, "unusable_reference", str(error))
     found = extract_answer(completion, extract)
     if found is None:
         return Verdict(Outcome.FAIL, "no_answer", "the completion gives no final answer")
+    shown = found[:_LONGEST_SHOWN]
     try:
-        same = _same(reference, found)
+        return judge(reference, found, shown)
     except TooComplexError as error:
-        return Verdict(Outcome.FAIL, "too_complex", str(error), answer=found[:200])
-    return (
-        Verdict(Outcome.PASS, "correct", answer=found) if same else Verdict(Outcome.FAIL, "wrong_answer", answer=found)
-    )
+        return Verdict(Outcome.FAIL, "too_complex", str(error), shown)
+    except UnreadableError as error:
+        return Verdict(Outcome.FAIL, "wrong_answer", f"the answer cannot be read: {error}", shown)
 
 
 def prepare(answer: Any, **options: Any) -> Reference:
@@ -66,27 +87,57 @@ def prepare(answer: Any, **options: Any) -> Reference:
         The reference as `check` uses it.
 
     Raises:
-        TooComplexError: The reference is beyond the limits of the checker, or empty.
+        UnusableReferenceError: It is empty.
     """
     del options
-    return _prepare(str(answer))
+    return _prepare("" if answer is None else str(answer))
+
+
+def warm_up() -> None:
+    """Import mpmath, which takes a tenth of a second, before the first answer is judged."""
+    check(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", {})
+
+
+def judge(reference: Reference, found: str, shown: str) -> Verdict:
+    """Compare a final answer with the reference, the cheapest way that decides.
+
+    Raises:
+        TooComplexError: The answer is beyond the limits.
+        UnreadableError: It is not in the grammar.
+    """
+    text = normalise(found)
+    if text == reference.text:
+        return Verdict(Outcome.PASS, "correct", "the same text", shown)
+    if len(text) > MAX_CHARACTERS:
+        raise TooComplexError(f"a final answer of {len(text)} characters; the limit is {MAX_CHARACTERS}")
+    if not text:
+        return Verdict(Outcome.FAIL, "no_answer", "the final answer is empty", shown)
+    if reference.letter is not None and letter(text) == reference.letter:
+        return Verdict(Outcome.PASS, "correct", "the same choice", shown)
+    number = read_number(text)
+    if number is not None and reference.number is not None and number.value == reference.number.value:
+        return Verdict(Outcome.PASS, "correct", "the same number", shown)
+    if reference.tree is None:
+        return Verdict(Outcome.FAIL, "wrong_answer", "the reference can only be compared as text, which differs", shown)
+    if equal(reference.tree, read_answer(text) if number is None else number.tree):
+        return Verdict(Outcome.PASS, "correct", "an equal expression", shown)
+    return Verdict(Outcome.FAIL, "wrong_answer", "", shown)
 
 
 @lru_cache(maxsize=4096)
 def _prepare(answer: str) -> Reference:
-    if len(answer) > MAX_CHARACTERS:
-        raise TooComplexError(f"it is {len(answer)} characters long; the limit is {MAX_CHARACTERS}")
-    text = normalise(answer)
+    shown = repr(answer[:_LONGEST_SHOWN])
+    text = normalise(last_box(answer) or answer)
     if not text:
-        raise TooComplexError("it is empty")
-    return Reference(text, read_number(text))
+        raise UnusableReferenceError(f"the reference {shown} is empty")
+    choice = _LETTER.fullmatch(text)
+    number: Number | None = None
+    tree: Node | None = None
+    with contextlib.suppress(UnreadableError, TooComplexError):
+        number = read_number(text)
+        tree = read_answer(text) if number is None else number.tree
+    return Reference(text, number, choice and choice.group(1), tree)
 
 
-def _same(reference: Reference, found: str) -> bool:
-    if len(found) > MAX_CHARACTERS:
-        raise TooComplexError(f"a final answer of {len(found)} characters; the limit is {MAX_CHARACTERS}")
-    text = normalise(found)
-    if text == reference.text:
-        return True
-    number = read_number(text)
-    return number is not None and reference.number is not None and number.value == reference.number.value
+check.prepare = prepare  # type: ignore[attr-defined]
+check.warm_up = warm_up  # type: ignore[attr-defined]

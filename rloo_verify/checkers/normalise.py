@@ -28,7 +28,7 @@ _LAYOUT = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|phantom\{[^{}]*\}|hline|rm|bf|it|normalsize|large|Large)(?![a-zA-Z])"
 )
 _SPACES = re.compile(
-    r"\\[,;:> ]|\\(?:quad|qquad|enspace|thinspace|space|hfill)(?![a-zA-Z])|~|[\s\u00a0\u2000-\u200a\u202f]+"
+    r"(?<!\\)\\[,;:> ]|\\q?quad|\\(?:enspace|thinspace|space|hfill)(?![a-zA-Z])|~|[\s\u00a0\u2000-\u200a\u202f]+"
 )
 _FRACTIONS = re.compile(r"\\(?:dfrac|tfrac|cfrac)(?![a-zA-Z])")
 _SPELLINGS = (
@@ -44,10 +44,14 @@ _SPELLINGS = (
     (re.compile(r"\\(?:lbrack)(?![a-zA-Z])"), "["),
     (re.compile(r"\\(?:rbrack)(?![a-zA-Z])"), "]"),
 )
+_ESCAPED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
+_MONEY = re.compile(r"\\?\$|[€£¥]")
+_OVER = re.compile(r"\{\s*([^{}]+?)\s*\\over\s*([^{}]+?)\s*\}")
 _GROUPED = re.compile(r"(?<=\d)\s*(?:\{,\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("*", "*"))
+_MAX_WRAPPINGS = 8
 _FONT = re.compile(
-    r"\s*\\(?:boxed|fbox|mathbf|boldsymbol|bm|mathit|mathsf|textbf|emph|text|mathrm|textit|textrm|mbox|ensuremath)\s*\{"
+    r"\s*\\(?:boxed|fbox|textnormal|mathbf|boldsymbol|bm|mathit|mathsf|textbf|emph|text|mathrm|textit|textrm|mbox|ensuremath)\s*\{"
 )
 
 
@@ -62,15 +66,17 @@ def normalise(text: str) -> str:
         full stop at the end.
     """
     text = plain_symbols(text)
+    if "\\\\" in text and "\\begin" not in text:
+        text = _ESCAPED.sub(r"\\", text)
     text = _GROUPED.sub(",", text)
     text = _SIZES.sub("", text)
     text = _LAYOUT.sub(" ", text)
-    text = text.replace(r"\!", "")
+    text = _OVER.sub(r"\\frac{\1}{\2}", text.replace(r"\!", ""))
     text = _FRACTIONS.sub(r"\\frac", text)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
     text = _SPACES.sub(" ", text)
-    return unwrapped(text)
+    return unwrapped(_MONEY.sub(" ", unwrapped(text)))
 
 
 def plain_symbols(text: str) -> str:
@@ -89,10 +95,9 @@ def plain_symbols(text: str) -> str:
 
 def unwrapped(text: str) -> str:
     r"""Strip what surrounds the whole answer: `$...$`, `\(...\)`, `\boxed{...}`, bold face, a full stop at the end."""
-    before = None
-    while text != before:
+    for _ in range(_MAX_WRAPPINGS):
         before = text
-        text = text.strip().rstrip(".,;:") if not text.rstrip().endswith("\\") else text.strip()
+        text = text.strip().rstrip(".,;:\\ ")
         for start, end in _WRAPPERS:
             inner = text[len(start) : len(text) - len(end)]
             if (
@@ -103,6 +108,8 @@ def unwrapped(text: str) -> str:
             ):
                 text = inner
         text = without_font(text)
+        if text == before:
+            break
     return text
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from rloo_verify.checkers.limits import MAX_DIGITS, TooComplexError
+from rloo_verify.checkers.nodes import Call, Node, Num
 
 _SIGN = r"(?P<sign>[-+]?)\s*"
 _MONEY = r"(?:\\?\$|[€£¥]|\\(?:pounds|euro|text\{\s*\\?\$\s*\}))?\s*"
@@ -36,6 +37,13 @@ class Number:
     value: Fraction
     percent: bool = False
     decimals: int | None = None
+
+    @property
+    def tree(self) -> Node:
+        """The number as the parser would have read it."""
+        if not self.percent:
+            return Num(self.value, self.decimals)
+        return Call("%", (Num(100 * self.value, self.decimals),))
 
 
 def read_number(text: str) -> Number | None:
