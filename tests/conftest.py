@@ -9,6 +9,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 import functools
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -53,3 +55,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if marker in ALWAYS_IN_CI and os.environ.get("CI"):
             pytest.fail(f"CI must have what the marker '{marker}' needs. {reason}", pytrace=False)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A vLLM engine of the kind in the parameter (`engines.each`); one at a time, as they share distributed state."""
+    import torch
+    from engines import CONTEXT, Engine, save_model
+
+    from rloo_verify.policy.vllm import VllmPolicy
+
+    folder = save_model(request.param, tmp_path_factory.mktemp(request.param))
+    seeds, preload = torch.get_rng_state(), os.environ.get("LD_PRELOAD")
+    dtype = "bfloat16" if request.param == "llama-bfloat16" else "float32"
+    policy = VllmPolicy(folder, dtype=dtype, max_model_len=CONTEXT)
+    untouched = torch.equal(seeds, torch.get_rng_state()) and preload == os.environ.get("LD_PRELOAD")
+    yield Engine(request.param, folder, policy, untouched)
+    policy.close()
+
+
+@pytest.fixture
+def engine(running: Any) -> Iterator[Any]:
+    """The running engine with the weights of its folder."""
+    yield running
+    running.restore()

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tiny import character_tokenizer, save_tiny_model
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from rloo_verify.policy.base import Request
+from rloo_verify.policy.base import Request, Sampling
 from rloo_verify.policy.vllm import VllmPolicy
 from rloo_verify.types import Completion, Problem
 
 CONTEXT = 256
 PROMPT = tuple(character_tokenizer()("12+34=")["input_ids"])
+KINDS = ["llama", "llama-tied", "qwen2", "qwen3-tied"]
 END_IDS = (2, 20, 30)  # <eos> and two ordinary characters, so that random models end often
 
 
@@ -121,3 +123,18 @@ def perturb(model: Any, scale: float = 0.05) -> None:
     """Moves every parameter, as a very large optimizer step would."""
     for parameter in model.parameters():
         parameter.add_(scale * torch.randn_like(parameter))
+
+
+def assert_same_logprobs(engine: Engine, model: torch.nn.Module, temperature: float, tolerance: float = 1e-4) -> None:
+    """What the engine draws and what it scores must agree with a plain forward of `model`, in nats."""
+    completions = list(engine.policy.generate(requests(6), Sampling(32, temperature)))
+    scored = engine.policy.score([(PROMPT, completion.token_ids_T) for completion in completions], temperature)
+    for completion, scores in zip(completions, scored, strict=True):
+        expected = reference_logprobs(model, completion, temperature)
+        assert torch.allclose(torch.tensor(completion.logprobs_T), expected, rtol=0, atol=tolerance)
+        assert torch.allclose(torch.tensor(scores), expected, rtol=0, atol=tolerance)
+
+
+def each(*kinds: str) -> pytest.MarkDecorator:
+    """Runs a test with an engine of each of these kinds."""
+    return pytest.mark.parametrize("running", kinds, indirect=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import logging
 import os
 import random
 import re
@@ -67,6 +68,7 @@ def sampling_params_type() -> Any:
     os.environ.update(_ENVIRONMENT)
     for name, value in _ENVIRONMENT_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])  # it logs before it reads the variable
     try:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -89,6 +91,7 @@ def start_engine(
     """
     from vllm.engine.arg_utils import EngineArgs
     from vllm.platforms import current_platform
+    from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
 
     on_cpu = current_platform.is_cpu()
@@ -114,7 +117,8 @@ def start_engine(
                     disable_log_stats=True,
                     use_tqdm_on_load=False,
                     worker_extension_cls="rloo_verify.policy.vllm_worker.WorkerExtension",
-                )
+                ),
+                usage_context=UsageContext.LLM_CLASS,  # sizes batches for throughput, not for latency
             )
     except Exception as error:
         _clean_up()
