@@ -6,8 +6,16 @@ Nothing derived is stored here; what follows from these values is computed where
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic import model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 REFUSED_SAMPLING = {
     "top_p": "it truncates the distribution that the learner differentiates",
@@ -97,7 +105,8 @@ class PolicyConfig(_Table):
         0.1, description="Largest mean |log-prob difference| a token between sampler and learner, in nats."
     )
     max_sync_gap: PositiveFloat | None = Field(
-        None, description="Largest |log-prob difference| of the probe after a sync; by default 1e-3, or 0.3 in bfloat16."
+        None,
+        description="Largest |log-prob difference| of the probe after a sync; default 1e-3, in bfloat16 0.3.",
     )
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
         0.45, description="Share of the GPU's memory for vLLM; the learner needs the rest."

@@ -157,17 +157,16 @@ def _known_keys(location: tuple[str, ...]) -> list[str]:
 
 def _line_of(location: tuple[str, ...], text: str) -> int | None:
     """Line of a key in a TOML text, or of its table where the key itself is absent; None if neither is there."""
-    table, found, entry = "", None, -1
+    table, found, entry, here = "", None, -1, True
     wanted_table = ".".join(part for part in location[:-1] if not part.isdigit())
     wanted_entry = next((int(part) for part in location if part.isdigit()), None)
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[{1,2}\s*([\w.\-]+)\s*\]{1,2}", line):
             table = header[1]
             entry += line.strip().startswith("[[")
-            if table == wanted_table or table == ".".join(location):
-                if wanted_entry is None or entry == wanted_entry:
-                    found = number
-        elif location and table == wanted_table and re.match(rf"\s*\"?{re.escape(location[-1])}\"?\s*=", line):
-            if wanted_entry is None or entry == wanted_entry:
-                return number
+            here = wanted_entry is None or entry == wanted_entry
+            if here and table in (wanted_table, ".".join(location)):
+                found = number
+        elif location and here and table == wanted_table and line.partition("=")[0].strip(" \t\"'") == location[-1]:
+            return number
     return found

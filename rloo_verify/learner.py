@@ -10,11 +10,27 @@ from torch import Tensor
 
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
-from rloo_verify.lora import add_adapters, merged_weights, without_adapters
 from rloo_verify.logprobs import Scorer
+from rloo_verify.lora import add_adapters, merged_weights, without_adapters
 from rloo_verify.packing import Scored, micro_batches
 from rloo_verify.rloo import kl_penalized_rewards, leave_one_out_advantages, rloo_loss
 from rloo_verify.types import Group, Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """|learner - sampler| log-prob over some sampled tokens, in nats: its mean and its maximum."""
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kl:
+    """Means over the judged completions: k1 estimate summed over tokens (nats), and reward after the penalty."""
+
+    mean: float
+    shaped_reward_mean: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +44,8 @@ class Update:
         lr: Learning rate of the update, None without one.
         completions: Completions trained on.
         tokens: Completion tokens trained on.
-        logprob_gap_mean: Mean |learner - sampler| log-prob over those tokens, in nats; None if nothing was scored.
-        logprob_gap_max: The largest such difference.
-        kl_mean: Mean over completions of the k1 estimate summed over tokens, in nats; None without KL.
-        shaped_reward_mean: Mean reward after the KL penalty; None without KL.
+        gap: Sampler against learner over those tokens, or over one completion where none was trained on.
+        kl: The KL penalty's statistics; None without KL.
     """
 
     updated: bool
@@ -40,10 +54,8 @@ class Update:
     lr: float | None = None
     completions: int = 0
     tokens: int = 0
-    logprob_gap_mean: float | None = None
-    logprob_gap_max: float | None = None
-    kl_mean: float | None = None
-    shaped_reward_mean: float | None = None
+    gap: Gap | None = None
+    kl: Kl | None = None
 
 
 class Learner:
@@ -61,6 +73,7 @@ class Learner:
         temperature: float = 1.0,
         lora: LoraConfig | None = None,
         reference: torch.nn.Module | None = None,
+        max_logprob_gap: float = math.inf,
     ) -> None:
         """Takes a Hugging Face causal LM in float32 (or float64), on its device.
 
@@ -70,9 +83,11 @@ class Learner:
             temperature: Sampling temperature, which also divides the logits here.
             lora: Train low-rank adapters instead of all weights.
             reference: Frozen reference model for the KL penalty; not needed with `lora`, whose base is the reference.
+            max_logprob_gap: Largest mean |sampler - learner| log-prob a token, in nats, at which a step is still taken.
         """
         self.config = config
         self.temperature = temperature
+        self.max_logprob_gap = max_logprob_gap
         self.version = 0
         self.model = add_adapters(model, lora) if lora else model
         self.model.train()
@@ -100,7 +115,8 @@ class Learner:
         """One exact RLOO update from the groups of a step; groups without signal cost nothing while the KL is off.
 
         Raises:
-            OffPolicyError: if a completion was drawn under other weights than the learner's current ones.
+            OffPolicyError: if a completion was drawn under other weights than the learner's current ones, or sampler
+                and learner differ by more than `max_logprob_gap`; the parameters are as before.
         """
         self._refuse_stale(groups)
         judged = [group for group in groups if group.signal is not Signal.UNJUDGED]
@@ -128,6 +144,7 @@ class Learner:
             loss += part.item()
             drawn = torch.tensor([value for index in owners for value in sampler_logprobs[index]])
             gaps.append((logprobs_K.detach().cpu().float() - drawn).abs())
+        gap = self._gap(gaps)
         grad_norm = self._apply(lr)
         return Update(
             updated=True,
@@ -136,8 +153,8 @@ class Learner:
             lr=lr,
             completions=len(wanted),
             tokens=sum(len(one.completion_T) for one in wanted),
-            **_gap_statistics(gaps),
-            **kl,
+            gap=gap,
+            kl=kl,
         )
 
     @torch.no_grad()
@@ -181,13 +198,13 @@ class Learner:
 
     def _advantages(
         self, groups: Sequence[Group], sequences: Sequence[Scored]
-    ) -> tuple[dict[int, float], dict[str, float]]:
+    ) -> tuple[dict[int, float], Kl | None]:
         """Advantage of each judged completion by its index, and the KL statistics."""
         reference_sums: dict[int, float] = {}
         if self.reference is not None:
             with without_adapters(self.model, self.reference is self.scorer), torch.no_grad():
                 values = self._logprobs(self.reference, sequences, self.temperature)
-            reference_sums = {one.index: values[one.index].sum().item() if one.completion_T else 0.0 for one in sequences}
+            reference_sums = {one.index: 0.0 for one in sequences} | {i: v.sum().item() for i, v in values.items()}
         advantages: dict[int, float] = {}
         shaped_all, kl_all, index = [], [], 0
         for group in groups:
@@ -204,11 +221,8 @@ class Learner:
             values_G = leave_one_out_advantages(rewards, valid).tolist()
             advantages.update({i: a for i, a, ok in zip(indices, values_G, valid.tolist(), strict=True) if ok})
         if self.reference is None:
-            return advantages, {}
-        return advantages, {
-            "kl_mean": sum(kl_all) / len(kl_all),
-            "shaped_reward_mean": sum(shaped_all) / len(shaped_all),
-        }
+            return advantages, None
+        return advantages, Kl(sum(kl_all) / len(kl_all), sum(shaped_all) / len(shaped_all))
 
     def _logprobs(self, scorer: Scorer, sequences: Sequence[Scored], temperature: float) -> dict[int, Tensor]:
         """Token log-probs of each sequence by its index, on the CPU, without gradients; empty ones are absent."""
@@ -230,8 +244,22 @@ class Learner:
                     pair = (group.problem.prompt_token_ids_T, completion.token_ids_T)
                     own = torch.tensor(self.score([pair], self.temperature)[0])
                     gap = (own - torch.tensor(completion.logprobs_T)).abs()
-                    return Update(updated=False, **_gap_statistics([gap]))
+                    return Update(updated=False, gap=self._gap([gap]))
         return Update(updated=False)
+
+    def _gap(self, gaps: Sequence[Tensor]) -> Gap | None:
+        """Mean and maximum of per-token gaps, None if there are none; refuses a mean above the limit before anything is applied."""
+        values = torch.cat(list(gaps)) if gaps else torch.empty(0)
+        if not len(values):
+            return None
+        mean = values.mean().item()
+        if not mean <= self.max_logprob_gap:
+            self.optimizer.zero_grad(set_to_none=True)
+            raise OffPolicyError(
+                f"sampler and learner log-probs differ by {mean:.3g} nats a token on average, above "
+                f"policy.max_logprob_gap = {self.max_logprob_gap:g}; the step was not taken"
+            )
+        return Gap(mean, values.max().item())
 
     def _apply(self, lr: float) -> float:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
@@ -257,10 +285,3 @@ def _sequences(groups: Sequence[Group]) -> tuple[list[Scored], dict[int, Sequenc
             sampler[len(sequences)] = completion.logprobs_T
             sequences.append(Scored(len(sequences), group.problem.prompt_token_ids_T, completion.token_ids_T))
     return sequences, sampler
-
-
-def _gap_statistics(gaps: Sequence[Tensor]) -> dict[str, float]:
-    values = torch.cat(list(gaps)) if gaps else torch.empty(0)
-    if not len(values):
-        return {}
-    return {"logprob_gap_mean": values.mean().item(), "logprob_gap_max": values.max().item()}

@@ -105,4 +105,5 @@ class Scorer:
         ids = torch.tensor([[*one.prompt_T, *one.completion_T]], device=self.device)
         logits = self.model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_T) - 1 : -1].float()
         self.model.train(training)
-        return logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
+        logprobs: Tensor = logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
+        return logprobs

@@ -61,5 +61,5 @@ def merged_weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
         layer_name, _, field = name.partition(".base_layer.")
         value = parameter.detach()
         if field == "weight":
-            value = value + layers[layer_name].get_delta_weight("default")  # type: ignore[operator]
+            value = value + layers[layer_name].get_delta_weight("default")
         yield f"{layer_name}.{field}", value

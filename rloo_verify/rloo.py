@@ -75,9 +75,7 @@ def leave_one_out_advantages(rewards: Tensor, valid: Tensor | None = None) -> Te
     return torch.where(exists, deviations - others, 0.0).detach()
 
 
-def kl_penalized_rewards(
-    rewards: Tensor, logprob_sums: Tensor, reference_logprob_sums: Tensor, beta: float
-) -> Tensor:
+def kl_penalized_rewards(rewards: Tensor, logprob_sums: Tensor, reference_logprob_sums: Tensor, beta: float) -> Tensor:
     """Raw rewards less `beta` times a one-sample estimate of KL(policy || reference), detached.
 
     The estimate is k1 (Schulman, 2020, "Approximating KL Divergence"): sum over the sampled tokens of

@@ -78,7 +78,7 @@ class Completion:
             (temperature applied), in the engine's arithmetic.
         text: `token_ids_T` decoded without special tokens.
         finish_reason: `STOP` or `LENGTH` (truncated by `max_new_tokens`).
-        policy_version: Number of weight syncs that the policy had seen when it drew this; drawn whole under one version.
+        policy_version: Version of the weights that drew this, all of it: optimizer steps taken by then.
         seed: The seed of this completion alone.
     """
 

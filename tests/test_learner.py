@@ -150,9 +150,11 @@ def test_a_step_without_a_mixed_group_leaves_parameters_and_optimizer_bit_identi
     learner = Learner(tiny_llama(), config())
     learner.step([GROUPS[0]])
     before = snapshot(learner)
-    update = learner.step([make_group("x", "pp", version=1), make_group("y", "ff", version=1), make_group("z", "pe", version=1)])
+    update = learner.step(
+        [make_group("x", "pp", version=1), make_group("y", "ff", version=1), make_group("z", "pe", version=1)]
+    )
     assert not update.updated
-    assert update.logprob_gap_mean is not None  # sampler and learner are compared all the same
+    assert update.gap is not None  # sampler and learner are compared all the same
     assert_same(before, snapshot(learner))
 
 
@@ -187,8 +189,8 @@ def test_the_gap_is_the_mean_and_the_maximum_over_tokens():
         for i, (c, v) in enumerate(zip(group.completions_G, exact, strict=True))
     ]
     update = learner.step([Group(group.problem, shifted, group.verdicts_G)])
-    assert update.logprob_gap_max == pytest.approx(0.5, abs=1e-5)
-    assert update.logprob_gap_mean == pytest.approx(0.5 / 3, abs=1e-5)
+    assert update.gap.max == pytest.approx(0.5, abs=1e-5)
+    assert update.gap.mean == pytest.approx(0.5 / 3, abs=1e-5)
 
 
 def test_the_kl_penalty_trains_groups_without_signal_towards_the_reference():
@@ -201,8 +203,8 @@ def test_the_kl_penalty_trains_groups_without_signal_towards_the_reference():
     kl = [-4.0 - sum(values) for values in plain.score(pairs, 1.0)]  # the sampler's log-probs are -1 a token
     update = learner.step([group])
     assert update.updated
-    assert update.kl_mean == pytest.approx(sum(kl) / 2, rel=1e-4)
-    assert update.shaped_reward_mean == pytest.approx(1 - 0.1 * sum(kl) / 2, rel=1e-4)
+    assert update.kl.mean == pytest.approx(sum(kl) / 2, rel=1e-4)
+    assert update.kl.shaped_reward_mean == pytest.approx(1 - 0.1 * sum(kl) / 2, rel=1e-4)
 
 
 def test_state_restores_the_same_bits():
@@ -232,7 +234,9 @@ def test_adapters_train_and_merge_while_the_base_stays_bit_identical_over_100_sy
     plain.load_state_dict(merged)
     pair = [((5, 6, 7), (8, 9, 10))]
     assert Learner(plain, config()).score(pair, 1.0)[0] == pytest.approx(learner.score(pair, 1.0)[0], abs=1e-5)
-    assert not torch.equal(merged["model.layers.0.self_attn.q_proj.weight"], base["model.layers.0.self_attn.q_proj.weight"])
+    assert not torch.equal(
+        merged["model.layers.0.self_attn.q_proj.weight"], base["model.layers.0.self_attn.q_proj.weight"]
+    )
 
 
 def test_the_kl_reference_of_adapters_is_the_base_model():
@@ -242,8 +246,8 @@ def test_the_kl_reference_of_adapters_is_the_base_model():
     base = Learner(tiny_llama(), config())
     pairs = [(pair.problem.prompt_token_ids_T, c.token_ids_T) for c in pair.completions_G]
     kl = [sum(c.logprobs_T) - sum(v) for c, v in zip(pair.completions_G, base.score(pairs, 1.0), strict=True)]
-    assert first.kl_mean == pytest.approx(sum(kl) / 2, rel=1e-4)
-    assert learner.step([make_group("a", "pf", version=1)]).kl_mean == pytest.approx(first.kl_mean, rel=1e-4)
+    assert first.kl.mean == pytest.approx(sum(kl) / 2, rel=1e-4)
+    assert learner.step([make_group("a", "pf", version=1)]).kl.mean == pytest.approx(first.kl.mean, rel=1e-4)
 
 
 def test_gradient_checkpointing_does_not_change_the_gradient():

@@ -1,4 +1,4 @@
-"""Tiny random models for tests: a character tokenizer and a two-layer Llama, saved as an ordinary Hugging Face folder."""
+"""Tiny random models for tests: a character tokenizer and a two-layer Llama in an ordinary Hugging Face folder."""
 
 from pathlib import Path
 

@@ -1,0 +1,100 @@
+"""Checkpoints: a Hugging Face folder that any tool opens, plus the state that resumes to the same bits."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rloo_verify.errors import RunError
+from rloo_verify.learner import Learner
+from rloo_verify.storage import storage_errors
+
+STATE_FILE = "rloo_state.pt"
+
+
+def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, dtype: torch.dtype, keep: int) -> Path:
+    """Writes `step-000100/` beside the others and deletes all but the newest `keep`.
+
+    Everything goes to a temporary folder that is renamed at the end: a checkpoint is complete or not there.
+
+    Args:
+        folder: The run's `checkpoints/`.
+        step: Steps done.
+        learner: What to save; adapters are merged into the Hugging Face weights.
+        tokenizer: Saved beside the model.
+        dtype: Type of the Hugging Face weights; the resume state keeps the learner's own.
+        keep: Checkpoints to keep, this one included.
+
+    Raises:
+        StorageError: if the disk is full; the half-written checkpoint is removed.
+    """
+    final, temporary = folder / f"step-{step:06d}", folder / f".step-{step:06d}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        with storage_errors(final):
+            temporary.mkdir(parents=True)
+            _write_model(temporary, learner, tokenizer, dtype)
+            torch.save({"step": step, "learner": learner.state()}, temporary / STATE_FILE)
+            for file in temporary.iterdir():
+                _flush(file)
+            if final.exists():
+                shutil.rmtree(final)
+            temporary.rename(final)
+            _flush(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    for old in list_checkpoints(folder)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Complete checkpoints, oldest first."""
+    return sorted(path for path in folder.glob("step-*") if (path / STATE_FILE).is_file())
+
+
+def load_checkpoint(folder: Path, learner: Learner) -> int:
+    """Restores the newest checkpoint into a learner and removes what a killed writer left behind.
+
+    Returns:
+        The number of steps that are done; 0 if there is no checkpoint.
+
+    Raises:
+        RunError: if the newest checkpoint cannot be read.
+    """
+    for leftover in folder.glob(".step-*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    found = list_checkpoints(folder)
+    if not found:
+        return 0
+    try:
+        state = torch.load(found[-1] / STATE_FILE, map_location="cpu", weights_only=True)
+        learner.load_state(state["learner"])
+        return int(state["step"])
+    except (RuntimeError, KeyError, EOFError, OSError, ValueError) as error:
+        raise RunError(
+            f"{found[-1]} cannot be resumed from ({error}); delete it to go back to the one before"
+        ) from error
+
+
+def _write_model(folder: Path, learner: Learner, tokenizer: Any, dtype: torch.dtype) -> None:
+    """Config, weights, generation config and tokenizer, as `from_pretrained` and `vllm serve` read them."""
+    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in learner.named_weights()}
+    learner.model.save_pretrained(folder, state_dict=weights)  # type: ignore[operator]
+    config_file = folder / "config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

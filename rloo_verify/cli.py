@@ -1,0 +1,176 @@
+"""The command line: rloo-verify train | eval | tasks | view | doctor."""
+
+import os
+
+# OpenMP threads that spin while they wait steal the cores from the verifier and the engine; set before torch loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from rloo_verify import tasks_cli
+from rloo_verify.errors import RlooVerifyError
+
+INTERRUPTED = 130
+USER_ERROR = 2
+
+app = typer.Typer(
+    help="Train reasoning models on verifiable tasks with exact RLOO, and measure pass rates.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(tasks_cli.app, name="tasks")
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option(help="Show tracebacks and debug logs.")] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO, format="%(message)s", stream=sys.stderr, force=True
+    )
+    for noisy in ("httpx", "urllib3", "filelock", "matplotlib", "datasets", "fsspec", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+@app.command(context_settings=OVERRIDES)
+def train(
+    context: typer.Context,
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a built-in config such as quickstart.")],
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the run folder and start over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate everything and print the config.")] = False,
+) -> None:
+    """Train a policy, or go on where the same command stopped.
+
+    Any key of the config can be set on the command line: --run.steps 50 --learner.lr 1e-6
+    """
+    from rloo_verify.configfile import dump_config, find_config, load_config
+
+    settings = load_config(find_config(config), context.args)
+    _quiet_libraries()
+    if dry_run:
+        from rloo_verify.setup import Parts, choose_engine
+
+        problem = Parts(settings).check()
+        print(dump_config(settings))
+        print(f"# {choose_engine(settings.policy.engine)[1]}")
+        print(f"# first prompt: {problem.id}, {len(problem.prompt_token_ids_T)} tokens")
+        return
+    from rloo_verify.progress import Progress
+    from rloo_verify.train import train as run_training
+
+    console = Console(soft_wrap=True)
+    folder = Path(settings.run.out) / settings.run.name
+    try:
+        summary = run_training(settings, Progress(console), fresh=fresh)
+    except KeyboardInterrupt:
+        console.print(f"interrupted; {folder} is saved, the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from None
+    for rate in (key for key in summary if "@" in key):
+        before, after = summary[rate]["before"], summary[rate]["after"]
+        console.print(f"held-out {rate}: [bold]{before:.3f}[/bold] before, [bold]{after:.3f}[/bold] after")
+    console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; report: {folder / 'report.html'}")
+
+
+@app.command("eval")
+def evaluate(
+    task: Annotated[str, typer.Argument(help="A task's name or folder.")],
+    model: Annotated[str, typer.Option(help="A hub id, a folder (a checkpoint, too), or a built-in name.")],
+    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="Local file that replaces the split's source.")] = None,
+    problems: Annotated[int | None, typer.Option(help="Use only the first so many problems.", min=1)] = None,
+    n: Annotated[int, typer.Option(help="Completions of each problem.", min=1)] = 1,
+    k: Annotated[str, typer.Option(help="The k of pass@k, separated by commas.")] = "1",
+    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.", min=0)] = 1.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest completion, in tokens.")] = 512,
+    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Longest prompt, in tokens.")] = 1024,
+    engine: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the completions.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Checker processes.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Write the judged samples to this JSONL file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Draw n completions of each problem and print unbiased pass@k with its counts."""
+    from rloo_verify.evaluation_run import EvalSettings, run_evaluation
+
+    _quiet_libraries()
+    settings = EvalSettings(
+        task=task, model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
+        temperature=temperature, max_new_tokens=max_new_tokens, max_prompt_tokens=max_prompt_tokens,
+        engine=engine, seed=seed, workers=workers, out=out,
+    )  # fmt: skip
+    result = run_evaluation(settings, Console(stderr=True))
+    if as_json:
+        print(json.dumps({"task": task, "model": model, "split": split, **result}))
+        return
+    from rloo_verify.progress import evaluation_line
+
+    print(f"{task}/{split}, {model}: {evaluation_line(result)}")
+
+
+@app.command()
+def view(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+    """Write report.html of a run folder and open it."""
+    from rloo_verify.report import write_report
+    from rloo_verify.runlog import RunReader
+
+    path = write_report(RunReader(run))
+    print(path)
+    if sys.stdout.isatty():
+        typer.launch(str(path))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what works on this machine."""
+    from rloo_verify.doctor import examine
+
+    console = Console(soft_wrap=True)
+    for finding in examine():
+        console.print(
+            f"{'[green]ok[/green]     ' if finding.ok else '[yellow]missing[/yellow]'} {finding.what}: ", end=""
+        )
+        console.print(finding.detail, markup=False, highlight=False)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or min(values) < 1:
+        raise typer.BadParameter(f"{text!r} is not a list of positive integers such as 1,4,16", param_hint="--k")
+    return values
+
+
+def _quiet_libraries() -> None:
+    """Progress bars and advice of the libraries do not mix with our own output."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Runs the command line: user errors become one sentence on standard error and exit code 2."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        return app(arguments)
+    except RlooVerifyError as error:
+        if "--debug" in arguments:
+            raise
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,50 @@
+"""Groups as JSON lines: what rollout files and sample files hold."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rloo_verify.rloo import leave_one_out_advantages
+from rloo_verify.types import Group
+
+
+def group_records(groups: Sequence[Group], **shared: Any) -> Iterator[str]:
+    """One JSON line a completion.
+
+    Keys: those of `shared`, then problem, task, signal, sample_index, outcome, reason, detail, answer, reference,
+    advantage (from raw rewards; None if unjudged), tokens, finish_reason, logprob_sum, policy_version, seed,
+    prompt and text.
+    """
+    for group in groups:
+        for record in _records(group, shared):
+            yield json.dumps(record, ensure_ascii=True, default=str)
+
+
+def _records(group: Group, shared: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    import torch
+
+    valid = torch.tensor([reward is not None for reward in group.rewards_G])
+    rewards = torch.tensor([reward or 0.0 for reward in group.rewards_G], dtype=torch.float64)
+    advantages = leave_one_out_advantages(rewards, valid).tolist()
+    prompt = group.problem.plain if not group.problem.messages else group.problem.messages[-1]["content"]
+    for completion, verdict, advantage in zip(group.completions_G, group.verdicts_G, advantages, strict=True):
+        yield {
+            **shared,
+            "problem": group.problem.id,
+            "task": group.problem.task,
+            "signal": str(group.signal),
+            "sample_index": completion.sample_index,
+            "outcome": str(verdict.outcome),
+            "reason": verdict.reason,
+            "detail": verdict.detail,
+            "answer": verdict.answer,
+            "reference": group.problem.answer,
+            "advantage": advantage if verdict.reward is not None else None,
+            "tokens": len(completion.token_ids_T),
+            "finish_reason": str(completion.finish_reason),
+            "logprob_sum": sum(completion.logprobs_T),
+            "policy_version": completion.policy_version,
+            "seed": completion.seed,
+            "prompt": prompt,
+            "text": completion.text,
+        }

@@ -1,0 +1,146 @@
+"""The loop: sample -> verify -> update -> sync, once a step. It reads top to bottom."""
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rloo_verify.checkpoint import load_checkpoint, save_checkpoint
+from rloo_verify.config import Config
+from rloo_verify.evaluate import evaluate_groups
+from rloo_verify.interrupt import StopRequest
+from rloo_verify.metrics import step_metrics
+from rloo_verify.models import policy_dtype
+from rloo_verify.policy.base import Sampling
+from rloo_verify.progress import Progress
+from rloo_verify.records import group_records
+from rloo_verify.report import write_report
+from rloo_verify.rollout import Rollout, error_share, too_many_errors
+from rloo_verify.runlog import RunFolder
+from rloo_verify.setup import Parts
+from rloo_verify.storage import write_atomically
+from rloo_verify.summary import summarize
+from rloo_verify.sync import sync_weights
+
+log = logging.getLogger(__name__)
+
+
+def train(config: Config, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+    """Runs or resumes a training run and returns its summary (also written to summary.json).
+
+    Args:
+        config: The resolved config.
+        progress: Shows the steps to people.
+        fresh: Start over instead of resuming.
+
+    Raises:
+        RlooVerifyError: for everything that a user can mend.
+        KeyboardInterrupt: after Ctrl-C, once the current step is finished and saved.
+    """
+    parts = Parts(config)
+    parts.check()
+    with RunFolder(config, fresh=fresh) as run, contextlib.closing(parts), StopRequest() as stop, progress:
+        return Trainer(config, parts, run, progress).run_all(stop)
+
+
+@dataclass
+class Trainer:
+    """One process's part in a run."""
+
+    config: Config
+    parts: Parts
+    run: RunFolder
+    progress: Progress
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run_all(self, stop: StopRequest) -> dict[str, Any]:
+        """Resumes, trains to the last step, evaluates, and writes summary and report."""
+        config, saving = self.config, self.config.save
+        done = load_checkpoint(self.run.checkpoints, self.parts.learner)
+        self.run.forget_after(done)
+        self.progress.start(config, self.run.metrics(), done)
+        self.sync()
+        self.evaluate(0, due=done == 0)
+        for step in range(done + 1, config.run.steps + 1):
+            self.step(step)
+            last = step == config.run.steps
+            if last or stop.requested or step % saving.every == 0:
+                dtype = policy_dtype(config.model.dtype)
+                save_checkpoint(
+                    self.run.checkpoints, step, self.parts.learner, self.parts.tokenizer, dtype, saving.keep
+                )
+            if stop.requested and not last:
+                raise KeyboardInterrupt
+            self.evaluate(step, due=not last and config.eval.every > 0 and step % config.eval.every == 0)
+        self.evaluate(config.run.steps, due=True)
+        summary = summarize(self.run)
+        write_atomically(self.run.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+        write_report(self.run)
+        return summary
+
+    def step(self, step: int) -> None:
+        """Draws, verifies, learns, syncs, and writes one row and one rollout file."""
+        self.seconds = {}
+        rollout = self.draw(step)
+        with self.phase("learn"):
+            update = self.parts.learner.step(rollout.groups)
+        if update.updated:
+            with self.phase("sync"):
+                self.sync()
+        self.run.write_rollouts(step, group_records(rollout.groups, step=step))
+        row = step_metrics(step, rollout.groups, update, self.seconds)
+        self.run.append_metrics(row)
+        self.progress.step(row)
+
+    def draw(self, step: int) -> Rollout:
+        """The judged groups of a step; stops the run if too many could not be judged."""
+        sample, stream, seed = self.config.sample, self.parts.stream, self.config.run.seed
+        sampling = Sampling(sample.max_new_tokens, sample.temperature)
+        problems, sampler = stream.for_step(step), self.parts.sampler
+        if sample.no_signal == "refill":
+            bound = int(len(problems) * sample.refill_factor)
+
+            def more(round_number: int, count: int) -> Any:
+                return stream.refill(step, round_number, count)
+
+            rollout = sampler.draw_until_mixed(problems, sample.group_size, sampling, more, bound, seed, step)
+        else:
+            rollout = sampler.draw(problems, sample.group_size, sampling, seed, step)
+        self.seconds |= {"sample": rollout.sample_seconds, "verify_wait": rollout.verify_wait_seconds}
+        limit = self.config.verify.max_error_share
+        if error_share(rollout.groups) > limit:
+            self.run.write_rollouts(step, group_records(rollout.groups, step=step))
+            raise too_many_errors(rollout.groups, limit, f"{self.run.path}/rollouts/step-{step:06d}.jsonl")
+        return rollout
+
+    def sync(self) -> None:
+        """Puts the learner's weights into the policy and proves that both agree."""
+        default = 1e-3 if str(policy_dtype(self.config.model.dtype)) == "torch.float32" else 0.3
+        vocabulary = len(self.parts.tokenizer)
+        max_gap = self.config.policy.max_sync_gap or default
+        report = sync_weights(self.parts.learner, self.parts.policy, max_gap=max_gap, vocabulary_size=vocabulary)
+        log.debug("sync %d: probe gap %.2e nats in %.2f s", report.version, report.probe_gap, report.seconds)
+
+    def evaluate(self, step: int, *, due: bool) -> None:
+        """Measures pass rates on the held-out problems, unless that was done before a restart."""
+        settings, sample = self.config.eval, self.config.sample
+        if not due or not self.parts.held_out or step in {row["step"] for row in self.run.evaluations()}:
+            return
+        started = time.perf_counter()
+        sampling = Sampling(sample.max_new_tokens, sample.temperature)
+        seeds = (self.config.run.seed, "eval")
+        groups = self.parts.sampler.draw(self.parts.held_out, settings.n, sampling, *seeds).groups
+        result = evaluate_groups(groups, settings.k).as_json()
+        seconds = time.perf_counter() - started
+        self.run.write_evaluation(step, {**result, "seconds": seconds}, group_records(groups, step=step))
+        self.progress.evaluation(step, result)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Adds the wall time of a block to the step's seconds."""
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
