@@ -13,8 +13,8 @@ What a verdict says of a failure:
 | the same, after the checker's `prepare` had read the reference: the answer's fault | FAIL `too_slow`, `too_large` |
 | wall-clock limit reached | ERROR `checker_timeout` |
 
-Limits are in CPU time, so that a loaded machine changes no verdict; the wall-clock limit (`process.wall_limit`) only ends
-a checker that waits for something. A limit costs its worker: the process is killed and a fresh one takes its place.
+Limits are in CPU time: a loaded machine changes no verdict. The wall-clock limit (`process.wall_limit`) only ends a
+checker that waits for something. A limit costs its worker: the process is killed and a fresh one takes its place.
 """
 
 import contextlib
@@ -210,17 +210,12 @@ class Verifier:
     def _judge(self, worker: WorkerProcess, job: _Job) -> bool:
         """Fulfil a job's future; return whether the worker may be used again."""
         started = time.monotonic()
-        cpu_seconds = worker.timeouts.get(job.problem.task) or self._timeout_seconds
-        request = {
-            "task": job.problem.task,
-            "text": job.text,
-            "answer": job.problem.answer,
-            "row": job.problem.row,
-            "cpu_seconds": cpu_seconds,
-        }
+        problem = job.problem
+        cpu_seconds = worker.timeouts.get(problem.task) or self._timeout_seconds
+        request = {"task": problem.task, "text": job.text, "answer": problem.answer, "row": problem.row}
         alive = True
         try:
-            reply, marks = worker.ask(request)
+            reply, marks = worker.ask(request, cpu_seconds)
             verdict = _verdict_of_reply(reply, marks)
             alive = not reply.get("memory") and not worker.used_up
         except ClosedError:

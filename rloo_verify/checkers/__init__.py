@@ -28,9 +28,9 @@ class UnusableReferenceError(Exception):
 class Checker(Protocol):
     """What judges one completion. Plain functions qualify.
 
-    Two attributes are optional. `prepare(answer, **options)` reads the reference alone: a verifier worker calls it first,
-    so that time lost on an absurd reference (ERROR) is told apart from time lost on an absurd answer (FAIL). `warm_up()`
-    is called once in every worker before its first request, so that imports are billed to nobody's time limit.
+    Two attributes are optional. `prepare(answer, **options)` reads the reference alone: a verifier worker calls it
+    first, so that time lost on an absurd reference (ERROR) is told apart from time lost on an absurd answer (FAIL).
+    `warm_up()` is called once in every worker before its first request, so that imports are billed to no time limit.
     """
 
     def __call__(self, completion: str, answer: Any, row: Mapping[str, Any], **options: Any) -> Verdict | bool:

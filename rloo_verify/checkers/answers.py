@@ -1,30 +1,73 @@
 r"""A whole final answer -> one tree: splits lists, takes units and words apart, and leaves formulas to the parser.
 
-    1, 2 \text{ and } 3      a bare list of three numbers
-    12\text{ cm}^2           a quantity
-    x = 1 \text{ or } x = 2  a bare list of two relations
-    Quadrant I, \text{east}  text
+1, 2 \text{ and } 3      a bare list of three numbers
+12\text{ cm}^2           a quantity
+x = 1 \text{ or } x = 2  a bare list of two relations
+Quadrant I, \text{east}  text
 """
 
 import re
 
 from rloo_verify.checkers.lexer import FUNCTIONS
-from rloo_verify.checkers.limits import MAX_TERMS, TooComplexError, UnreadableError
+from rloo_verify.checkers.limits import MAX_ITEMS, TooComplexError
 from rloo_verify.checkers.nodes import Brackets, Node, Quantity, Text
 from rloo_verify.checkers.normalise import unwrapped
 from rloo_verify.checkers.parser import parse
 
-_AND = re.compile(r"\s*(?:\\(?:text|mathrm|mbox|textbf)\s*\{\s*,?\s*(?:and|or|,)\s*\}|\b(?:and|or)\b)\s*", re.IGNORECASE)
+_AND = re.compile(
+    r"\s*(?:\\(?:text|mathrm|mbox|textbf)\s*\{\s*,?\s*(?:and|or|,)\s*\}|\b(?:and|or)\b)\s*", re.IGNORECASE
+)
 _AND_BETWEEN_DIGITS = re.compile(r"(?<=[\d)])(?:and|or)(?=[\d(a-z\\])|(?<=\d)(?:and|or)(?=\w)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
-_WORDS = r"(?:\\(?:text|mathrm|mbox|textbf|textit|textnormal|operatorname)\s*\{(?!\s*[ei]\s*\})[^{}]*\}|\b[^\W\d_]{2,}\b)"
+_WORDS = (
+    r"(?:\\(?:text|mathrm|mbox|textbf|textit|textnormal|operatorname)\s*\{(?!\s*[ei]\s*\})[^{}]*\}"
+    r"|(?<!\\)\b[^\W\d_]{2,}\b)"
+)
 _UNIT_PART = rf"(?:{_WORDS}|(?<=[\d\s}}])(?:[kcm]m|kg|ft|in)\b|(?<=[\s}}])[mgslLhN]\b)(?:\s*\^\s*(?:-?\d|\{{-?\d\}}))?"
 _UNIT = re.compile(
     rf"\s*(?:\\frac\s*\{{\s*{_WORDS}\s*\}}\s*\{{\s*{_WORDS}\s*\}}|\^\\circ\s*(?:{_WORDS}|[CFK]\b)"
     rf"|{_UNIT_PART}(?:(?:[\s/*.-]+|(?=\\)){_UNIT_PART})*)\s*$"
 )
 _LONGEST_UNIT = 80
-_NO_UNIT = FUNCTIONS | {"pi", "and", "or", "not", "to", "infty", "infinity", "oo", "inf", "in", "if", "mod", "theta", "alpha", "beta"}
+# Names, connectives, and words that change the number in front of them.
+_NO_UNIT = FUNCTIONS | frozenset(  # fmt: skip
+    [
+        "pi",
+        "theta",
+        "alpha",
+        "beta",
+        "infty",
+        "infinity",
+        "oo",
+        "inf",
+        "in",
+        "and",
+        "or",
+        "not",
+        "to",
+        "if",
+        "mod",
+        "base",
+        "more",
+        "less",
+        "minus",
+        "plus",
+        "squared",
+        "cubed",
+        "through",
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "dozen",
+        "half",
+        "halves",
+        "thirds",
+        "factorial",
+        "approximately",
+    ]
+)
 _PROSE = re.compile(r"(?:[^\W\d_]|[\s'\".,!?()/&-])+")
 _COMMANDS = re.compile(r"\\(?:text|textnormal|mathrm|textbf|textit|mbox|mathbf|rm|operatorname)\s*|[{}$]")
 
@@ -46,8 +89,8 @@ def read_answer(text: str) -> Node:
     if words is not None:
         return Text(words)
     items = split_list(text)
-    if len(items) > MAX_TERMS:
-        raise TooComplexError(f"a list of {len(items)} things; the limit is {MAX_TERMS}")
+    if len(items) > MAX_ITEMS:
+        raise TooComplexError(f"a list of {len(items)} things; the limit is {MAX_ITEMS}")
     if len(items) > 1:
         return Brackets("", "", tuple(_read_item(item) for item in items))
     return _read_item(items[0])
@@ -121,19 +164,10 @@ def split_unit(text: str) -> tuple[str, str | None]:
     if match is None:
         return text, None
     core = text[: match.start()].rstrip()
-    unit = re.sub(r"[\s{}$.]|\\(?:text|mathrm|mbox|textbf|textit|operatorname|frac|rm)", " ", match.group())
+    unit = re.sub(r"[\s{}$.]|\\(?:text(?:normal|bf|it)?|mathrm|mbox|operatorname|frac)", " ", match.group())
     words = re.findall(r"[^\W\d_]+", unit)
     if not re.search(r"[\d})]$|\\pi$", core) or any(word in _NO_UNIT for word in words):
         return text, None
     if unit.strip().casefold() in ("percent", "percentage", "pct"):
         return core + "%", None
     return core, "".join(unit.split()).casefold()
-
-
-def unreadable(text: str) -> str | None:
-    """Why a text cannot be read, or None where it can."""
-    try:
-        read_answer(text)
-    except (UnreadableError, TooComplexError) as error:
-        return str(error)
-    return None

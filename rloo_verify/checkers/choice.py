@@ -1,4 +1,4 @@
-r"""The checker `choice`: the letter of a multiple-choice question, `C`, `(C)`, `\text{C}`, `C. 42`, "The answer is C"."""
+r"""The checker `choice`: the letter of a multiple-choice question: `C`, `(C)`, `\text{C}`, `C. 42`, `(C) text`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ def check(completion: str, answer: Any, row: Mapping[str, Any], *, extract: Sequ
 
 
 def letter(text: str) -> str | None:
-    """Read the one letter that a final answer chooses.
+    r"""Read the one letter that a final answer chooses.
 
     Args:
-        text: A final answer, for instance `(C) text`, `\\text{C}`, `C. 42` or `option c`.
+        text: A final answer, for instance `(C) text`, `\text{C}`, `C. 42` or `option c`.
 
     Returns:
         The letter in upper case, or None where there is none or more than one.

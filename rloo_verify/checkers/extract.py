@@ -50,10 +50,8 @@ _CLAUSE_END = re.compile(
     r"|[,，]\s+(?=[a-zA-Z]{3,}\s)",
     re.IGNORECASE,
 )
-# Bounded, so that ten thousand opening delimiters cost no more than one.
-_MATH = re.compile(
-    r"\$\$(.{1,800}?)\$\$|(?<!\\)\$(.{1,800}?)(?<!\\)\$|\\\((.{1,800}?)\\\)|\\\[(.{1,800}?)\\\]", re.DOTALL
-)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_DOLLARS = re.compile(r"(?<!\\)\$+")
 
 
 def extract_answer(completion: str, rules: Sequence[str] = DEFAULT_RULES) -> str | None:
@@ -101,6 +99,8 @@ def last_box(text: str) -> str | None:
         braced = text[match.end() : match.end() + 1] == "{"
         content = _box_content(text, match.end(), after)
         if content is None:
+            if braced and contents:
+                break  # it holds what was found
             continue
         end = match.end() + len(content) + 2 * braced
         if contents and not (end <= after <= end + _LONGEST_JOINT and _joins(text[end:after])):
@@ -174,16 +174,25 @@ def _phrase(text: str) -> str | None:
     if match is None:
         return None
     tail = text[match.end() :].lstrip()
-    formula = _MATH.match(tail)
+    formula = _FORMULA.match(tail)
     if formula is not None:
-        return _group(formula)
+        return next(group for group in formula.groups() if group is not None)
     end = _CLAUSE_END.search(tail)
     return (tail[: end.start()] if end else tail).strip(" *_,")
 
 
 def _last_math(text: str) -> str | None:
-    match = _last(_MATH, text)
-    return None if match is None else _group(match)
+    dollars = list(_DOLLARS.finditer(text))
+    pairs = [(first.end(), second.start()) for first, second in zip(dollars[::2], dollars[1::2], strict=False)][-1:]
+    for opening, closing in ((r"\(", r"\)"), (r"\[", r"\]")):
+        end = text.rfind(closing)
+        start = text.rfind(opening, 0, max(end, 0))
+        if start >= 0:
+            pairs.append((start + len(opening), end))
+    if not pairs:
+        return None
+    start, end = max(pairs, key=lambda pair: pair[1])
+    return text[start:end]
 
 
 def _last_number(text: str) -> str | None:
@@ -201,10 +210,6 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     for match in pattern.finditer(text):  # noqa: B007
         pass
     return match
-
-
-def _group(match: re.Match[str]) -> str:
-    return next(group for group in match.groups() if group is not None)
 
 
 RULES: Mapping[str, Callable[[str], str | None]] = {

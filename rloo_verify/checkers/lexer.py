@@ -9,13 +9,84 @@ from rloo_verify.checkers.limits import MAX_DIGITS, MAX_TOKENS, TooComplexError,
 Kind = Literal["number", "name", "letter", "text", "mark", "end"]
 
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh coth arcsinh arccosh arctanh "
-    "log ln lg exp sqrt cbrt abs min max gcd lcm floor ceil binom factorial".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "coth",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+        "log",
+        "ln",
+        "lg",
+        "exp",
+        "sqrt",
+        "cbrt",
+        "abs",
+        "min",
+        "max",
+        "gcd",
+        "lcm",
+        "floor",
+        "ceil",
+        "binom",
+        "factorial",
+    ]
 )
-_CONSTANTS = frozenset("pi infty infinity inf oo".split())
+_CONSTANTS = frozenset(["pi", "infty", "infinity", "inf", "oo"])
 _GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell".split()
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Pi",
+        "Sigma",
+        "Upsilon",
+        "Phi",
+        "Psi",
+        "Omega",
+        "ell",
+    ]
 )
 _SIGNS = {
     "times": "*", "cdot": "*", "ast": "*", "div": "/", "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "ne": "!=",
@@ -24,7 +95,10 @@ _SIGNS = {
     "to": "->", "rightarrow": "->", "Rightarrow": "=>", "implies": "=>", "lfloor": "lfloor", "rfloor": "rfloor",
     "lceil": "lceil", "rceil": "rceil", "prime": "'", "setminus": "setminus", "cap": "cap",
 }  # fmt: skip
-_STRUCTURE = frozenset("frac begin end emptyset mathbb overline dot angle triangle not".split())
+ACCENTS = frozenset(
+    ["hat", "bar", "vec", "tilde", "dot", "widehat", "overline", "overrightarrow", "mathfrak", "mathcal"]
+)
+_STRUCTURE = frozenset(["frac", "begin", "end", "emptyset", "mathbb", "angle", "triangle"]) | ACCENTS
 _PLAIN_WORDS = FUNCTIONS | _CONSTANTS | frozenset(["in", "sum", "alpha", "beta", "theta", "lambda"])
 _TEXTS = r"text|textnormal|mathrm|textbf|textit|textrm|mbox|operatorname|mathbf|mathit|mathsf|boldsymbol|bm|rm"
 _TOKEN = re.compile(

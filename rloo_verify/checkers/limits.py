@@ -1,13 +1,13 @@
-"""What bounds the work of the math checker. Every limit is a count, never a time: the same text gets the same verdict."""
+"""What bounds the work of the math checker. Each limit is a count, not a time: the same text, the same verdict."""
 
 MAX_CHARACTERS = 4_000
 """Longest final answer that is read."""
 
 MAX_DIGITS = 1_000
-"""Longest number, in digits, that is read or computed (Python itself refuses to print more than 4,300)."""
+"""Longest number, in digits, that is read (Python itself refuses to read more than 4,300)."""
 
-MAX_EXPONENT = 10_000
-"""Largest exponent of a power of ten or of a numeric power that is computed exactly, as far as MAX_DIGITS allows."""
+MAX_BITS = 65_536
+"""Largest numerator, denominator or magnitude, in bits, that is computed: 2^2025 and 1/1987! are, 9^(9^9) is not."""
 
 MAX_TOKENS = 1_500
 """Longest expression, in tokens."""
@@ -15,11 +15,11 @@ MAX_TOKENS = 1_500
 MAX_DEPTH = 40
 """Deepest nesting of brackets, fractions, roots and exponents."""
 
-MAX_FACTORIAL = 400
+MAX_FACTORIAL = 3_000
 """Largest n of which n! is computed."""
 
-MAX_TERMS = 400
-"""Most terms that an expansion may be asked to produce."""
+MAX_ITEMS = 400
+"""Longest list."""
 
 
 class TooComplexError(Exception):
@@ -28,3 +28,7 @@ class TooComplexError(Exception):
 
 class UnreadableError(Exception):
     """A text is no expression of the grammar; the message says where."""
+
+
+class UndefinedError(Exception):
+    """A tree has no value: it divides by zero, names an unknown function, or is no expression."""

@@ -19,7 +19,7 @@ class Num:
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """A variable, subscript included: `x`, `x_1`, `\\alpha`."""
+    r"""A variable, subscript included: `x`, `x_1`, `\alpha`."""
 
     name: str
 

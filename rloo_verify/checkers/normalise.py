@@ -9,13 +9,13 @@ import unicodedata
 
 _SYMBOLS = {
     "\u2212": "-", "\u2013": "-", "\u2014": "-", "\uff0d": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
-    "÷": "/", "∕": "/", "⁄": "/", "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
-    "±": r"\pm ", "∓": r"\mp ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "°": r"^\circ ", "∪": r"\cup ",
-    "∩": r"\cap ", "∅": r"\emptyset ", "∈": r"\in ", "∖": r"\setminus ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
-    "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ",
-    "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "′": "'", "’": "'",
-    "“": '"', "”": '"', "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "【": "[", "】": "]", "。": ".", "、": ",",
-    "∶": ":", "➗": "/", "⟨": r"\langle ", "⟩": r"\rangle ",
+    "÷": "/", "∕": "/", "⁄": "/", "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ",
+    "≈": r"\approx ", "±": r"\pm ", "∓": r"\mp ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "°": r"^\circ ",
+    "∪": r"\cup ", "∩": r"\cap ", "∅": r"\emptyset ", "∈": r"\in ", "∖": r"\setminus ", "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "π": r"\pi ", "θ": r"\theta ",
+    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ",
+    "′": "'", "’": "'", "“": '"', "”": '"', "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "【": "[", "】": "]",
+    "。": ".", "、": ",", "∶": ":", "➗": "/", "⟨": r"\langle ", "⟩": r"\rangle ",
 }  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
@@ -86,11 +86,14 @@ def plain_symbols(text: str) -> str:
     text = _INVISIBLE.sub("", text)
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run.group().translate(_SUBSCRIPTS) + "}", text)
-    text = _VULGAR.sub(
-        lambda half: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", half.group()).split("\u2044")), text
-    )
+    text = _VULGAR.sub(_fraction, text)
     text = "".join(_SYMBOLS.get(character, character) for character in text)
     return unicodedata.normalize("NFKC", text)
+
+
+def _fraction(half: re.Match[str]) -> str:
+    numerator, denominator = unicodedata.normalize("NFKC", half.group()).split("\u2044")
+    return rf"\frac{{{numerator}}}{{{denominator}}}"
 
 
 def unwrapped(text: str) -> str:

@@ -1,7 +1,7 @@
 r"""The exact fast path: reads a plain number into a fraction, with regular expressions alone.
 
-Most references and most answers are one of these: `42`, `-3.50`, `1,234`, `3/4`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5e3`,
-`6\times10^{2}`, `25\%`, `\$18`. Everything else is left to the parser.
+Most references and most answers are one of these: `42`, `-3.50`, `1,234`, `3/4`, `\frac{3}{4}`, `2\frac{1}{2}`,
+`1.5e3`, `6\times10^{2}`, `25\%`, `\$18`. Everything else is left to the parser.
 """
 
 import re
@@ -14,7 +14,10 @@ from rloo_verify.checkers.nodes import Call, Node, Num
 _SIGN = r"(?P<sign>[-+]?)\s*"
 _MONEY = r"(?:\\?\$|[€£¥]|\\(?:pounds|euro|text\{\s*\\?\$\s*\}))?\s*"
 _DECIMAL = r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?!\d)|\d*)(?:\.(?P<decimals>\d*))?"
-_POWER = r"(?:[eE](?P<e>[-+]?\d{1,4})|\s*(?:\\times|\\cdot|\*|x)\s*10\s*(?:\^|\*\*)\s*(?:\{\s*(?P<p>[-+]?\d{1,4})\s*\}|(?P<q>[-+]?\d{1,4})))?"
+_POWER = (
+    r"(?:[eE](?P<e>[-+]?\d{1,4})"
+    r"|\s*(?:\\times|\\cdot|\*|x)\s*10\s*(?:\^|\*\*)\s*(?:\{\s*(?P<p>[-+]?\d{1,4})\s*\}|(?P<q>[-+]?\d{1,4})))?"
+)
 _PERCENT = r"\s*(?P<percent>\\?%|percent(?:age)?|pct|\\text\{\s*percent\s*\})?"
 _NUMBER = re.compile(_SIGN + _MONEY + _DECIMAL + _POWER + _PERCENT)
 _FRACTION = re.compile(

@@ -106,11 +106,12 @@ class WorkerProcess:
         """Process id, which is also the id of the session that the worker leads."""
         return self._process.pid
 
-    def ask(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def ask(self, request: Mapping[str, Any], cpu_seconds: float) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Have one answer checked.
 
         Args:
-            request: `task`, `text`, `answer`, `row`, and `cpu_seconds`, the CPU time limit.
+            request: `task`, `text`, `answer` and `row`.
+            cpu_seconds: The CPU time limit; `wall_limit` follows from it.
 
         Returns:
             The worker's reply and the marks it reported on the way.
@@ -120,8 +121,8 @@ class WorkerProcess:
             ClosedError: The verifier was closed meanwhile.
             TypeError, ValueError: The request cannot be written as JSON.
         """
-        payload = _to_json(request)
-        deadline = time.monotonic() + wall_limit(request["cpu_seconds"])
+        payload = _to_json({**request, "cpu_seconds": cpu_seconds})
+        deadline = time.monotonic() + wall_limit(cpu_seconds)
         marks: tuple[str, ...] = ()
         self._checks += 1
         try:
@@ -178,7 +179,7 @@ class WorkerProcess:
 
 
 def _environment() -> dict[str, str]:
-    one_thread = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     # A fixed hash seed: the order of sets, and so what sympy does, is the same in every worker.
     return {**os.environ, **one_thread, "PYTHONHASHSEED": "0"}
 

@@ -1,8 +1,8 @@
 """Equality of two expressions that stand for numbers: exactly where both are rational, else by their values.
 
-Two expressions without variables are equal where 30 digits agree. Two with variables are equal where they agree at every
-one of several points at which both have a value: an identity that holds at random points to 30 digits is an identity,
-and one wrong digit, sign or exponent breaks it. Doubt (no common point) is inequality.
+Two expressions without variables are equal where 30 digits agree. Two with variables are equal where they agree at
+every one of several points at which both have a value: an identity that holds at random points to 30 digits is an
+identity, and one wrong digit, sign or exponent breaks it. Doubt (no common point) is inequality.
 """
 
 import random
@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from rloo_verify.checkers.evaluate import UndefinedError, exact, numeric
+from rloo_verify.checkers.limits import UndefinedError
 from rloo_verify.checkers.nodes import Call, Const, Node, Num, symbols, walk
+from rloo_verify.checkers.numeric import numeric
+from rloo_verify.checkers.rational import exact
 
 ROUNDED_DIGITS = 6
 """A decimal with so many significant digits may stand for a number that has no finite decimal: 0.333333 for 1/3."""
@@ -70,7 +72,7 @@ def sign_of(node: Node) -> int | None:
         return None
     if value.imag != 0:
         return None
-    return (value.real > 0) - (value.real < 0)
+    return int(value.real > 0) - int(value.real < 0)
 
 
 def _equal(reference: Node, answer: Node) -> bool:
@@ -138,7 +140,7 @@ def _points(names: frozenset[str]) -> list[dict[str, Any]]:
 
 
 def _rounds_to(number: Node, decimal: Node) -> bool:
-    """Whether `decimal` is `number`, which has no finite decimal, rounded or cut to at least `ROUNDED_DIGITS` digits."""
+    """Whether `decimal` is `number`, which has no finite decimal, rounded or cut to `ROUNDED_DIGITS` digits or more."""
     sign = 1
     if isinstance(decimal, Call) and decimal.name == "neg":
         sign, decimal = -1, decimal.args[0]
@@ -152,13 +154,14 @@ def _rounds_to(number: Node, decimal: Node) -> bool:
         return False
     if value.imag != 0 or _terminates(exact(number), decimal.places):
         return False
-    return abs(_as_fraction(value.real) - sign * decimal.value) * 10**decimal.places < 1
+    return bool(abs(_as_fraction(value.real) - sign * decimal.value) * 10**decimal.places < 1)
 
 
 def _as_fraction(value: Any) -> Fraction:
     """A real mpmath number, exactly."""
     sign, mantissa, exponent, _ = value._mpf_
-    return (-1) ** sign * Fraction(int(mantissa)) * Fraction(2) ** exponent
+    magnitude = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    return -magnitude if sign else magnitude
 
 
 def _terminates(value: Fraction | None, places: int) -> bool:

@@ -5,7 +5,8 @@ It reads one JSON request at a time from the socket FD and answers each with one
 - CPU time per request is limited by a profiling timer whose signal keeps its default action, which ends the process,
   whatever Python is doing; memory by RLIMIT_AS.
 - stdout goes nowhere, so a checker's `print` cannot garble anything; stderr is the trainer's.
-- It is a session of its own: Ctrl-C in the terminal does not reach it. It ends when the socket closes or its parent dies.
+- It is a session of its own: Ctrl-C in the terminal does not reach it. It ends when the socket closes or the parent
+  dies.
 
 It must not import torch or transformers: it would cost seconds and gigabytes per worker.
 """

@@ -1,0 +1,257 @@
+r"""The things between operators: numbers, variables, functions, brackets, matrices, and groups."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+from rloo_verify.checkers.cursor import Cursor
+from rloo_verify.checkers.lexer import ACCENTS, FUNCTIONS, Token
+from rloo_verify.checkers.limits import UnreadableError
+from rloo_verify.checkers.nodes import Brackets, Call, Const, Node, Num, Sym, Text
+from rloo_verify.checkers.numbers import digits_to_int
+
+_OUTERMOST = 3  # nesting that `Cursor.deeper` has counted at the first atom of a text
+_APPLIED = frozenset("fghFGHPQTWp")
+_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "ln": "log", "factorial": "!"}
+
+
+class Atoms(Cursor):
+    """The rules for atoms. What an operator is belongs to the parser, which supplies the abstract rules."""
+
+    @abstractmethod
+    def relation(self) -> Node:
+        """A whole statement, as it stands inside brackets."""
+
+    @abstractmethod
+    def sum(self) -> Node:
+        """A sum, as it stands inside a root or a subscript."""
+
+    @abstractmethod
+    def signed_power(self) -> Node:
+        """A factor with its sign and exponent, as it stands after a function's name."""
+
+    @abstractmethod
+    def power(self) -> Node:
+        """A factor with its exponent."""
+
+    @abstractmethod
+    def matrix(self) -> Node:
+        """What follows the word begin."""
+
+    @abstractmethod
+    def starts_factor(self) -> bool:
+        """Whether the next token starts a factor."""
+
+    def script(self) -> Node:
+        """An exponent: `{...}`, or one signed factor; `x^10` is taken for what its author means."""
+        if self.at("{"):
+            return self.group()
+        return self.signed_power()
+
+    def group(self) -> Node:
+        """`{...}`, LaTeX's grouping, or one token: what a command takes as its argument."""
+        with self.deeper():
+            if self.accept("{"):
+                node = self.relation()
+                self.expect("}")
+                return node
+            if self.next.kind == "number" and len(self.next.text) > 1:  # \frac12 is one half
+                token = self.next
+                self.tokens[self.position] = Token("number", token.text[1:])
+                return Num(Fraction(digits_to_int(token.text[0])))
+            return self.atom()
+
+    def atom(self) -> Node:
+        """One thing between operators."""
+        with self.deeper():
+            token = self.take()
+            match token.kind:
+                case "number":
+                    return self._number(token)
+                case "letter":
+                    return self._symbol(token)
+                case "text":
+                    return Text(token.text)
+                case "name":
+                    return self._named(token.text)
+            return self._bracketed(token)
+
+    def _number(self, token: Token) -> Node:
+        whole, _, decimals = token.text.partition(".")
+        value = Fraction(digits_to_int((whole + decimals) or "0"), 10 ** len(decimals))
+        if self.next.text == "overline" and "." in token.text:
+            self.take()
+            return self._repeating(value, len(decimals))
+        if self.at("_"):
+            self.take()
+            return Call("base", (Num(value), self.group()))
+        if "." not in token.text:
+            mixed = self._mixed(value)
+            if mixed is not None:
+                return mixed
+        return Num(value, len(decimals) if "." in token.text else None)
+
+    def _repeating(self, value: Fraction, places: int) -> Node:
+        r"""`0.1\overline{6}`: the bar covers the digits that repeat."""
+        self.expect("{")
+        digits = self.take().text
+        self.expect("}")
+        if not digits.isdecimal():
+            raise UnreadableError("a bar over something else than digits")
+        return Num(value + Fraction(digits_to_int(digits), (10 ** len(digits) - 1) * 10**places))
+
+    def _mixed(self, whole: Fraction) -> Node | None:
+        r"""`2\frac{1}{2}` and `2 1/2`: a proper fraction right after an integer is added to it."""
+        start = self.position
+        fraction: Node | None = None
+        if self.next.text == "frac":
+            fraction = self.atom()
+        elif self.next.kind == "number" and self.next.spaced and self.tokens[start + 1].text == "/":
+            numerator, _, denominator = self.take(), self.take(), self.take()
+            if denominator.kind == "number":
+                fraction = Call("/", (_integer(numerator), _integer(denominator)))
+        if isinstance(fraction, Call) and fraction.name == "/":
+            n, d = fraction.args
+            if isinstance(n, Num) and isinstance(d, Num) and 0 < n.value < d.value and n.places is d.places is None:
+                return Num(whole + n.value / d.value)
+        self.position = start
+        return None
+
+    def _symbol(self, token: Token) -> Node:
+        name = token.text
+        if self.accept("_"):
+            name += "_" + _written(self.group())
+        if name in ("e", "i"):
+            return Const(name)
+        if name[0] in _APPLIED and self.at("(") and not self.next.spaced:
+            arguments = self.atom()
+            items = arguments.items if isinstance(arguments, Brackets) else (arguments,)
+            return Call("apply", (Sym(name), *items))
+        return Sym(name)
+
+    def _named(self, name: str) -> Node:
+        if name in ("infty", "infinity", "inf", "oo"):
+            return Const("oo")
+        if name in FUNCTIONS:
+            return self._function(name)
+        rules: dict[str, Callable[[], Node]] = {
+            "pi": lambda: Const("pi"),
+            "frac": lambda: Call("/", (self.group(), self.group())),
+            "begin": self.matrix,
+            "emptyset": lambda: Brackets("{", "}", ()),
+            "mathbb": lambda: Text(_written(self.group())),
+            **{accent: partial(self._accented, accent) for accent in ACCENTS},
+            "angle": lambda: Call("angle", (self.power(),)),
+            "triangle": lambda: Call("angle", (self.power(),)),
+        }
+        if name not in rules:
+            raise UnreadableError(f"{name} was not expected")
+        return rules[name]()
+
+    def _accented(self, accent: str) -> Node:
+        """A letter with a hat, bar or arrow, or in another alphabet, is a variable of its own."""
+        return Sym(f"\\{accent}{{{_written(self.group())}}}")
+
+    def _function(self, name: str) -> Node:
+        name = _NAMES.get(name, name)
+        if name == "binom":
+            return Call("binom", (self.group(), self.group()) if self.at("{") else self._arguments())
+        if name == "sqrt":
+            return self._root()
+        base = self.group() if name == "log" and self.accept("_") else None
+        power = self.script() if self.accept("^") else None
+        arguments = self._arguments()
+        if name == "lg":
+            name, base = "log", Num(Fraction(10))
+        node: Node = Call(name, (*arguments, base) if base is not None else arguments)
+        if power is None:
+            return node
+        if power == Call("neg", (Num(Fraction(1)),)):
+            return Call("arc" + name, arguments)
+        return Call("^", (node, power))
+
+    def _root(self) -> Node:
+        degree: Node | None = None
+        if self.accept("["):
+            degree = self.sum()
+            self.expect("]")
+        inside = self.group() if self.at("{") else self.atom()
+        return Call("sqrt", (inside,)) if degree is None else Call("root", (inside, degree))
+
+    def _arguments(self) -> tuple[Node, ...]:
+        r"""`(x, y)`, or without brackets the factors up to the next sign or function: `\sin 2x \cos x`."""
+        if self.at("(", "{"):
+            inside = self.atom() if self.at("(") else self.group()  # sin(x)^2 is the square of sin(x)
+            return inside.items if isinstance(inside, Brackets) else (inside,)
+        node = self.signed_power()
+        while self.starts_factor() and self.next.text not in FUNCTIONS and not self.at("(", "["):
+            node = product(node, self.power())
+        return (node,)
+
+    def _bracketed(self, token: Token) -> Node:
+        if token.kind != "mark":
+            raise UnreadableError(f"{token.text!r} was not expected")
+        match token.text:
+            case "{":  # LaTeX's grouping; or a set whose braces lost their backslashes
+                items = [self.relation()]
+                while self.accept(","):
+                    items.append(self.relation())
+                self.expect("}")
+                if isinstance(items[0], Sym) and len(items) == 1 and self.accept("_"):
+                    return Sym(f"{items[0].name}_{_written(self.group())}")
+                return items[0] if len(items) == 1 else Brackets("{", "}", tuple(items))
+            case "|":
+                self.bars += 1
+                inside = self.sum()
+                self.bars -= 1
+                self.expect("|")
+                return Call("abs", (inside,))
+            case "lfloor" | "lceil":
+                inside = self.sum()
+                self.expect("rfloor", "rceil")
+                return Call("floor" if token.text == "lfloor" else "ceil", (inside,))
+            case "(" | "[" | "\\{":
+                return self._collection(token.text)
+        raise UnreadableError(f"{token.text!r} was not expected")
+
+    def _collection(self, opening: str) -> Node:
+        bars, self.bars = self.bars, 0
+        items: list[Node] = []
+        closings = ("\\}",) if opening == "\\{" else (")", "]")
+        if not self.at(*closings):
+            items.append(self.relation())
+            while self.accept(",", ";"):
+                items.append(self.relation())
+        closing = self.expect(*closings)
+        self.bars = bars
+        if len(items) == 1 and opening == "(" and closing == ")":
+            return items[0]
+        if len(items) == 1 and (opening, closing) == ("[", "]") and self.depth > _OUTERMOST:
+            return items[0]  # 2[x + 1]; but [5] alone is a list
+        return Brackets(opening[-1], closing[-1], tuple(items))
+
+
+def _integer(token: Token) -> Num:
+    if "." in token.text:
+        return Num(Fraction(0), 1)
+    return Num(Fraction(digits_to_int(token.text)))
+
+
+def product(left: Node, right: Node) -> Node:
+    """The product of two factors; a product that grows to the right stays flat."""
+    if isinstance(left, Call) and left.name == "*":
+        return Call("*", (*left.args, right))
+    return Call("*", (left, right))
+
+
+def _written(node: Node) -> str:
+    """A subscript as part of a name."""
+    match node:
+        case Num(value):
+            return str(value)
+        case Sym(name) | Const(name) | Text(name):
+            return name
+        case Call(name, args):
+            return name + "".join(_written(part) for part in args)
+    raise UnreadableError("a subscript that is no name")
