@@ -106,7 +106,8 @@ def _line_chart(title: str, caption: str, steps: Sequence[int], lines: Mapping[s
     figure, axes = _figure()
     for name, values in lines.items():
         axes.plot(steps, [float("nan") if value is None else value for value in values], label=name, linewidth=1.5)
-    axes.set_ylim(bottom=0)
+    known = [value for values in lines.values() for value in values if value is not None]
+    axes.set_ylim(0, 1.05 * max(known, default=0.0) or 1)
     if len(lines) > 1:
         axes.legend(frameon=False)
     return _chart(title, caption, figure)
@@ -124,5 +125,5 @@ def _chart(title: str, caption: str, figure: Figure) -> dict[str, str]:
     """A chart as inline SVG; text stays text, so it can be read out and searched."""
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return {"title": title, "caption": caption, "svg": buffer.getvalue().partition("<svg")[2]}

@@ -21,6 +21,7 @@ from rloo_verify.policy.vllm import VllmPolicy
 from rloo_verify.policy.vllm_start import available as vllm_unavailable
 from rloo_verify.prompts import render
 from rloo_verify.rollout import Render, Sampler
+from rloo_verify.sync import PROBE_LENGTH
 from rloo_verify.tasks import Task, find_task
 from rloo_verify.types import Problem
 from rloo_verify.verify import Verifier
@@ -51,6 +52,7 @@ def open_policy(model: ModelConfig, policy: PolicyConfig, tokenizer: Any, max_le
         PolicyError: if the engine cannot be used or does not start.
         ModelError: if the model cannot be loaded.
     """
+    max_length = max(max_length, PROBE_LENGTH)
     engine, why = choose_engine(policy.engine)
     log.info("%s", why)
     path, dtype = model_path(model.path), policy_dtype(model.dtype)

@@ -11,6 +11,8 @@ from rloo_verify.policy.base import Policy
 
 PROBE_PROMPT_TOKENS = 8
 PROBE_COMPLETION_TOKENS = 24
+PROBE_LENGTH = PROBE_PROMPT_TOKENS + PROBE_COMPLETION_TOKENS + 1
+"""Context that an engine must have for the probe, in tokens; vLLM wants room for one more token than it scores."""
 
 
 @dataclass(frozen=True, slots=True)

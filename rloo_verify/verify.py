@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rloo_verify.checkers.process import ClosedError, WorkerDiedError, WorkerProcess, wall_limit
@@ -125,9 +124,7 @@ class Verifier:
         """Return the verifier itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Close the verifier."""
         self.close()
 

@@ -3,12 +3,13 @@
 
     python scripts/warm_start.py rloo_verify/_models/tiny-arithmetic
 
-It is shown two ways to answer, half the time each, on training problems only (the held-out split is never seen):
+It is shown two ways to answer, on training problems only (the held-out split is never seen): first how to work a sum
+out, then, for the last third of the steps, either way half the time.
 
     directly   347+585=932                                    four tokens, which the tiny model mostly gets wrong
     worked     347+585=7+5=12,4+8+1=13,3+5+1=9>932            digit by digit, which it mostly gets right
 
-So it starts near half right, and what RLOO can discover from the 0/1 rewards alone is that working pays.
+So it starts below half right, and what RLOO discovers from the 0/1 rewards alone is that working pays.
 """
 
 import argparse
@@ -47,11 +48,11 @@ def worked(question: str, answer: str) -> str:
     return ",".join(steps) + f">{answer}"
 
 
-def batches(tokenizer: PreTrainedTokenizerFast, size: int, direct_share: float, seed: int):
-    """Endless batches of token ids and labels (-100 on the prompt and the padding)."""
+def batches(tokenizer: PreTrainedTokenizerFast, size: int, direct_shares: list[float], seed: int):
+    """One batch of token ids and labels (-100 on the prompt and the padding) a step, by its share of direct answers."""
     rng = random.Random(seed)
     problems = find_task("arithmetic", options={"level": 3}).problems("train")
-    while True:
+    for direct_share in direct_shares:
         rows = []
         for problem in rng.sample(problems, size):
             direct = rng.random() < direct_share
@@ -69,10 +70,10 @@ def main() -> None:
     """Trains and writes the model folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=480)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--direct-share", type=float, default=0.5)
+    parser.add_argument("--direct-share", type=float, default=0.5, help="share of direct answers in the last third")
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args()
 
@@ -97,9 +98,9 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.lr, total_steps=settings.steps, pct_start=0.1)
     started = time.time()
-    for step, (tokens, labels) in enumerate(batches(tokenizer, settings.batch, settings.direct_share, settings.seed)):
-        if step == settings.steps:
-            break
+    worked_only = settings.steps * 2 // 3
+    shares = [0.0] * worked_only + [settings.direct_share] * (settings.steps - worked_only)
+    for step, (tokens, labels) in enumerate(batches(tokenizer, settings.batch, shares, settings.seed)):
         loss = model(input_ids=tokens, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
