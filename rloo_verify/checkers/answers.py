@@ -30,44 +30,11 @@ _UNIT = re.compile(
 )
 _LONGEST_UNIT = 80
 # Names, connectives, and words that change the number in front of them.
-_NO_UNIT = FUNCTIONS | frozenset(  # fmt: skip
-    [
-        "pi",
-        "theta",
-        "alpha",
-        "beta",
-        "infty",
-        "infinity",
-        "oo",
-        "inf",
-        "in",
-        "and",
-        "or",
-        "not",
-        "to",
-        "if",
-        "mod",
-        "base",
-        "more",
-        "less",
-        "minus",
-        "plus",
-        "squared",
-        "cubed",
-        "through",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "dozen",
-        "half",
-        "halves",
-        "thirds",
-        "factorial",
-        "approximately",
-    ]
-)
+_NO_UNIT = FUNCTIONS | {
+    "pi", "theta", "alpha", "beta", "infty", "infinity", "oo", "inf", "in", "and", "or", "not", "to", "if", "mod",
+    "base", "more", "less", "minus", "plus", "squared", "cubed", "through", "hundred", "thousand", "million",
+    "billion", "trillion", "dozen", "half", "halves", "thirds", "factorial", "approximately",
+}  # fmt: skip
 _PROSE = re.compile(r"(?:[^\W\d_]|[\s'\".,!?()/&-])+")
 _COMMANDS = re.compile(r"\\(?:text|textnormal|mathrm|textbf|textit|mbox|mathbf|rm|operatorname)\s*|[{}$]")
 

@@ -8,16 +8,17 @@ from functools import partial
 from rloo_verify.checkers.cursor import Cursor
 from rloo_verify.checkers.lexer import ACCENTS, FUNCTIONS, Token
 from rloo_verify.checkers.limits import UnreadableError
-from rloo_verify.checkers.nodes import Brackets, Call, Const, Node, Num, Sym, Text
+from rloo_verify.checkers.nodes import Brackets, Call, Const, Node, Num, Sym, Text, product
 from rloo_verify.checkers.numbers import digits_to_int
 
 _OUTERMOST = 3  # nesting that `Cursor.deeper` has counted at the first atom of a text
+_ANY_NUMBER = frozenset(["min", "max", "gcd", "lcm"])
 _APPLIED = frozenset("fghFGHPQTWp")
 _NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "ln": "log", "factorial": "!"}
 
 
 class Atoms(Cursor):
-    """The rules for atoms. What an operator is belongs to the parser, which supplies the abstract rules."""
+    """The rules for atoms; the parser of operators supplies the abstract ones."""
 
     @abstractmethod
     def relation(self) -> Node:
@@ -56,7 +57,7 @@ class Atoms(Cursor):
                 node = self.relation()
                 self.expect("}")
                 return node
-            if self.next.kind == "number" and len(self.next.text) > 1:  # \frac12 is one half
+            if self.next.kind == "number" and self.next.text.isdecimal() and self.next.text[1:]:  # \frac12 is one half
                 token = self.next
                 self.tokens[self.position] = Token("number", token.text[1:])
                 return Num(Fraction(digits_to_int(token.text[0])))
@@ -155,13 +156,15 @@ class Atoms(Cursor):
 
     def _function(self, name: str) -> Node:
         name = _NAMES.get(name, name)
-        if name == "binom":
-            return Call("binom", (self.group(), self.group()) if self.at("{") else self._arguments())
+        if name == "binom" and not self.at("("):
+            return Call("binom", (self.group(), self.group()))
         if name == "sqrt":
             return self._root()
         base = self.group() if name == "log" and self.accept("_") else None
         power = self.script() if self.accept("^") else None
         arguments = self._arguments()
+        if len(arguments) != (2 if name == "binom" else 1) and name not in _ANY_NUMBER:
+            raise UnreadableError(f"{name} of {len(arguments)} arguments")
         if name == "lg":
             name, base = "log", Num(Fraction(10))
         node: Node = Call(name, (*arguments, base) if base is not None else arguments)
@@ -236,13 +239,6 @@ def _integer(token: Token) -> Num:
     if "." in token.text:
         return Num(Fraction(0), 1)
     return Num(Fraction(digits_to_int(token.text)))
-
-
-def product(left: Node, right: Node) -> Node:
-    """The product of two factors; a product that grows to the right stays flat."""
-    if isinstance(left, Call) and left.name == "*":
-        return Call("*", (*left.args, right))
-    return Call("*", (left, right))
 
 
 def _written(node: Node) -> str:

@@ -27,6 +27,8 @@ from rloo_verify.checkers.nodes import (
     Relation,
     Text,
     Union,
+    children,
+    rebuilt,
     symbols,
     walk,
 )
@@ -110,13 +112,7 @@ def _with_sign(node: Node, sign: int) -> Node:
             return Num(Fraction(sign))
         case Call("mp", ()):
             return Num(Fraction(-sign))
-        case Call(name, args):
-            return Call(name, tuple(_with_sign(part, sign) for part in args))
-        case Relation(signs, sides):
-            return Relation(signs, tuple(_with_sign(part, sign) for part in sides))
-        case Brackets(opening, closing, items):
-            return Brackets(opening, closing, tuple(_with_sign(part, sign) for part in items))
-    return node
+    return rebuilt(node, [_with_sign(part, sign) for part in children(node)])
 
 
 def _same_members(ours: list[Node], theirs: list[Node]) -> bool:

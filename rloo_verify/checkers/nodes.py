@@ -3,7 +3,7 @@
 Nothing is computed here, so a tree of `9^{9^{9^9}}` is as cheap as one of `x`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -114,6 +114,25 @@ def children(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+def rebuilt(node: Node, parts: Sequence[Node]) -> Node:
+    """The same node with other direct parts, as many as `children` gives."""
+    match node:
+        case Call(name, _):
+            return Call(name, tuple(parts))
+        case Brackets(opening, closing, _):
+            return Brackets(opening, closing, tuple(parts))
+        case Relation(signs, _):
+            return Relation(signs, tuple(parts))
+        case Matrix(rows):
+            rest = iter(parts)
+            return Matrix(tuple(tuple(next(rest) for _ in row) for row in rows))
+        case Union(_):
+            return Union(tuple(parts))
+        case Quantity(_, unit):
+            return Quantity(parts[0], unit)
+    return node
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it."""
     yield node
@@ -133,3 +152,10 @@ def depth(node: Node) -> int:
 def symbols(node: Node) -> frozenset[str]:
     """Names of the variables in a tree."""
     return frozenset(part.name for part in walk(node) if isinstance(part, Sym))
+
+
+def product(left: Node, right: Node) -> Node:
+    """The product of two factors; a product that grows to the right stays flat."""
+    if isinstance(left, Call) and left.name == "*":
+        return Call("*", (*left.args, right))
+    return Call("*", (left, right))

@@ -10,10 +10,10 @@ power     := postfix ('^' script)?
 postfix   := atom ('!' | '%' | degree | "'")*
 """
 
-from rloo_verify.checkers.atoms import Atoms, product
+from rloo_verify.checkers.atoms import Atoms
 from rloo_verify.checkers.lexer import tokenize
 from rloo_verify.checkers.limits import MAX_DEPTH, TooComplexError, UnreadableError
-from rloo_verify.checkers.nodes import Call, Matrix, Node, Num, Relation, Union, depth
+from rloo_verify.checkers.nodes import Call, Matrix, Node, Num, Relation, Union, depth, product
 
 RELATIONS = frozenset(["=", "!=", "<", "<=", ">", ">=", "~", "in"])
 
