@@ -52,10 +52,12 @@ class TransformersPolicy:
         self._ends = frozenset(end_token_ids)
         self._max_length = max_length
         self._batch_size = batch_size
+        self._unusable = ""
 
-    @torch.no_grad()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
-        """See `Policy.generate`."""
+        """See `Policy.generate`; requests are checked at the call, before anything is drawn."""
+        if self._unusable:
+            raise PolicyError(f"this engine cannot draw: {self._unusable}")
         for request in requests:
             length = len(request.problem.prompt_token_ids_T)
             if not length or length + sampling.max_new_tokens > self._max_length:
@@ -63,6 +65,10 @@ class TransformersPolicy:
                     f"{request.problem.id}: a prompt of {length} tokens and {sampling.max_new_tokens} new ones do not "
                     f"fit the context of {self._max_length} tokens"
                 )
+        return self._draw_in_batches(requests, sampling)
+
+    @torch.no_grad()
+    def _draw_in_batches(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
         for start in range(0, len(requests), self._batch_size):
             yield from self._draw(requests[start : start + self._batch_size], sampling)
 
@@ -145,8 +151,10 @@ class TransformersPolicy:
         """See `Policy.load_weights`.
 
         Raises:
-            SyncError: if a name or a shape is not one of this model's.
+            SyncError: if a name or a shape is not one of this model's; the engine refuses to draw until a whole set
+                of weights was loaded.
         """
+        self._unusable = "a weight sync failed half-way"
         own = dict(self._model.named_parameters())
         missing = set(own)
         for name, value in weights:
@@ -157,7 +165,7 @@ class TransformersPolicy:
             missing.discard(name)
         if missing:
             raise SyncError(f"the learner sent no weights for {', '.join(sorted(missing)[:5])}")
-        self.version = version
+        self.version, self._unusable = version, ""
 
     @torch.no_grad()
     def score(self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
@@ -179,7 +187,7 @@ class TransformersPolicy:
 
     def close(self) -> None:
         """See `Policy.close`."""
-        self._model = None
+        self._model, self._unusable = None, "it is closed"
 
 
 def _start(request: Request, max_new_tokens: int) -> _Drawing:
