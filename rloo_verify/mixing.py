@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from rloo_verify.seeds import derive_seed
 from rloo_verify.types import Problem
@@ -24,6 +25,7 @@ class ProblemStream:
         self._per_step = per_step
         self._seed = seed
         self._tasks = np.empty(0, dtype=np.int64)  # task of each draw since the start of the run
+        self._orders: dict[int, tuple[int, npt.NDArray[np.int64]]] = {}  # each task's current epoch, and its order
 
     def for_step(self, step: int) -> list[Problem]:
         """The problems of a step, counted from 1."""
@@ -59,5 +61,7 @@ class ProblemStream:
     def _problem(self, task: int, position: int) -> Problem:
         problems = self._problems[task]
         epoch, place = divmod(position, len(problems))
-        order = np.random.default_rng(derive_seed(self._seed, "order", task, epoch)).permutation(len(problems))
-        return problems[int(order[place])]
+        if self._orders.get(task, (-1,))[0] != epoch:
+            rng = np.random.default_rng(derive_seed(self._seed, "order", task, epoch))
+            self._orders[task] = epoch, rng.permutation(len(problems))
+        return problems[int(self._orders[task][1][place])]
