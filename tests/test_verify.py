@@ -232,8 +232,10 @@ def test_eight_threads_get_their_own_verdicts(verifier: Verifier) -> None:
 
 def test_a_worker_killed_while_idle_costs_no_answer(verifier: Verifier) -> None:
     assert eventually(lambda: len(verifier.worker_pids) == 2)
-    for pid in verifier.worker_pids:
+    pids = verifier.worker_pids
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: all(gone(pid) for pid in pids))
     assert [verdict(verifier, "right").outcome for _ in range(4)] == [Outcome.PASS] * 4
 
 
@@ -291,7 +293,7 @@ def test_workers_that_cannot_start_end_verification_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with Verifier(folders, workers=2, timeout_seconds=1) as verifier:
-        with pytest.raises(VerifyError, match="cannot be started, 3 times in a row: .*exit code 1"):
+        with pytest.raises(VerifyError, match=r"cannot be started, 3 times in a row: .*exit code 1"):
             verifier.submit(problem(), "right").result(timeout=30)
         with pytest.raises(VerifyError, match="cannot be started"):
             verifier.submit(problem(), "right")
