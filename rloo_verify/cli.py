@@ -2,9 +2,11 @@
 
 import os
 
-# OpenMP threads that spin while they wait steal the cores from the verifier and the engine; set before torch loads.
+# Before torch loads: OpenMP threads that spin while they wait steal the cores from the verifier and the engine, and
+# torch's C++ side prints warnings into the live table.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 import json
 import logging
