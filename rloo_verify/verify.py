@@ -71,10 +71,8 @@ class Verifier:
         self._broken: str | None = None
         self._failed_starts = 0
         self._pids: dict[int, int] = {}
-        self._threads = [
-            threading.Thread(target=self._dispatch, args=(index,), name=f"verify-{index}", daemon=True)
-            for index in range(workers)
-        ]
+        numbers = range(workers)
+        self._threads = [threading.Thread(target=self._dispatch, args=(number,), daemon=True) for number in numbers]
         for thread in self._threads:
             thread.start()
 
@@ -86,8 +84,7 @@ class Verifier:
             text: The text of the completion.
 
         Returns:
-            A future of the verdict. It raises VerifyError where workers cannot be started or the verifier was closed
-            meanwhile, and nothing else: whatever happens inside a check is an ERROR verdict.
+            A future of the verdict. It raises VerifyError where the verifier breaks down or is closed, and nothing else.
 
         Raises:
             VerifyError: The task is unknown, the verifier is closed, or workers cannot be started.
@@ -191,11 +188,9 @@ class Verifier:
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._jobs.get_nowait()
-                if job is None:
-                    continue
-                if self._broken is None:
+                if job is not None and self._broken is None:
                     job.future.cancel()
-                elif job.future.set_running_or_notify_cancel():
+                elif job is not None and job.future.set_running_or_notify_cancel():
                     self._refuse(job)
 
     def _refuse(self, job: _Job) -> None:

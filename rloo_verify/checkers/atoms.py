@@ -110,8 +110,9 @@ class Atoms(Cursor):
             fraction = self.atom()
         elif self.next.kind == "number" and self.next.spaced and self.tokens[start + 1].text == "/":
             numerator, _, denominator = self.take(), self.take(), self.take()
-            if denominator.kind == "number":
-                fraction = Call("/", (_integer(numerator), _integer(denominator)))
+            if numerator.text.isdecimal() and denominator.text.isdecimal():
+                parts = [Num(Fraction(digits_to_int(part.text))) for part in (numerator, denominator)]
+                fraction = Call("/", tuple(parts))
         if isinstance(fraction, Call) and fraction.name == "/":
             n, d = fraction.args
             if isinstance(n, Num) and isinstance(d, Num) and 0 < n.value < d.value and n.places is d.places is None:
@@ -233,12 +234,6 @@ class Atoms(Cursor):
         if len(items) == 1 and (opening, closing) == ("[", "]") and self.depth > _OUTERMOST:
             return items[0]  # 2[x + 1]; but [5] alone is a list
         return Brackets(opening[-1], closing[-1], tuple(items))
-
-
-def _integer(token: Token) -> Num:
-    if "." in token.text:
-        return Num(Fraction(0), 1)
-    return Num(Fraction(digits_to_int(token.text)))
 
 
 def _written(node: Node) -> str:
