@@ -32,8 +32,16 @@ REFUSED_SAMPLING = {
 """Sampling keys that users know from elsewhere, each with the condition of the estimator that it breaks."""
 
 
+class KeyFaultError(ValueError):
+    """A rule of a table is broken by the value of one of its keys, which the message is about."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RunConfig(_Table):
@@ -93,7 +101,7 @@ class SampleConfig(_Table):
     def _refuse_other_distributions(cls, values: Any) -> Any:
         for key in values if isinstance(values, dict) else ():
             if key in REFUSED_SAMPLING:
-                raise ValueError(f"{key} is refused because {REFUSED_SAMPLING[key]}; remove it")
+                raise KeyFaultError(key, f"refused because {REFUSED_SAMPLING[key]}; remove it")
         return values
 
 
@@ -121,7 +129,7 @@ class LearnerConfig(_Table):
     lr: PositiveFloat = Field(description="AdamW learning rate after warm-up.")
     warmup_steps: NonNegativeInt = Field(0, description="Updates over which the learning rate rises linearly.")
     weight_decay: NonNegativeFloat = Field(0.0, description="AdamW weight decay.")
-    betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW betas.")
+    betas: tuple[float, float] = Field((0.9, 0.999), strict=False, description="AdamW betas.")
     max_grad_norm: PositiveFloat = Field(1.0, description="Gradients are scaled down to this norm.")
     micro_batch_tokens: PositiveInt = Field(16384, description="Largest micro-batch, in tokens, padding included.")
     kl_beta: NonNegativeFloat = Field(
@@ -160,7 +168,7 @@ class EvalConfig(_Table):
     @model_validator(mode="after")
     def _k_within_n(self) -> "EvalConfig":
         if max(self.k, default=1) > self.n:
-            raise ValueError(f"k = {max(self.k)} is larger than n = {self.n}; pass@k needs n >= k completions")
+            raise KeyFaultError("k", f"{max(self.k)} is larger than n = {self.n}; pass@k needs n >= k completions")
         return self
 
 

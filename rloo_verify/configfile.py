@@ -3,14 +3,14 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from rloo_verify.config import Config
+from rloo_verify.config import Config, KeyFaultError
 from rloo_verify.errors import ConfigError
 from rloo_verify.folders import data_folder
 
@@ -37,24 +37,34 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: with one line per fault: file, line, key, what is wrong, and the nearest known key.
     """
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    from_command_line = set()
-    for keys, value in parse_overrides(overrides):
-        _set(values, keys, value)
-        from_command_line.add(keys)
+    given = dict(parse_overrides(overrides))
+    for keys, value in given.items():
+        _set(values, keys, _parse_value(value))
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        lines = [_explain(fault, path, text, from_command_line) for fault in error.errors()]
+        faults = error.errors()
+    for fault in faults:  # where text is wanted, `--run.name 2026-01-31` is text, though TOML calls it a date
+        keys = tuple(map(str, fault["loc"]))
+        if fault["type"] == "string_type" and keys in given:
+            _set(values, keys, given[keys])
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(fault, path, text, set(given)) for fault in error.errors()]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from None
 
 
-def parse_overrides(arguments: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields `(key path, value)` from `--a.b value` and `--a.b=value`. Values are TOML; anything else is a string.
+def parse_overrides(arguments: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields `(key path, text of the value)` from `--a.b value` and `--a.b=value`.
 
     Raises:
         ConfigError: on an argument that is not a dotted option, or an option without a value.
@@ -66,14 +76,18 @@ def parse_overrides(arguments: Sequence[str]) -> Iterator[tuple[tuple[str, ...],
         if not argument.startswith("--") or "." not in name:
             raise ConfigError(f"unknown argument {argument}; config overrides look like --run.steps 50")
         if not equals:
-            if not rest:
+            if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"{argument} has no value; config overrides look like --run.steps 50")
             value = rest.pop(0)
-        try:
-            parsed = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            parsed = value
-        yield tuple(name.split(".")), parsed
+        yield tuple(name.split(".")), value
+
+
+def _parse_value(text: str) -> Any:
+    """A value from the command line: TOML where it is TOML, else a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def dump_config(config: Config) -> str:
@@ -119,14 +133,18 @@ def _set(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
             target = target.setdefault(index, {}) if isinstance(target, dict) else target[index]
 
 
-def _explain(fault: Any, path: Path, text: str, from_command_line: set[tuple[str, ...]]) -> str:
-    """One sentence for one pydantic fault."""
-    location = tuple(str(part) for part in fault["loc"])
+def _explain(fault: Any, path: Path, text: str, given: Collection[tuple[str, ...]]) -> str:
+    """One sentence for one pydantic fault; `given` are the keys from the command line."""
+    location = _without_union_tags(tuple(map(str, fault["loc"])))
+    error = fault.get("ctx", {}).get("error")
+    if isinstance(error, KeyFaultError):
+        location = (*location, error.key)
     dotted = ".".join(location)
-    if location in from_command_line:
+    line = _line_of(location, text)
+    inside = any(location[: len(keys)] == keys for keys in given)
+    if inside or (line is None and any(keys[: len(location)] == location for keys in given)):
         where = "command line"
     else:
-        line = _line_of(location, text)
         where = f"{path}:{line}" if line else str(path)
     match fault["type"]:
         case "extra_forbidden":
@@ -137,21 +155,31 @@ def _explain(fault: Any, path: Path, text: str, from_command_line: set[tuple[str
         case "missing":
             return f"{where}: {dotted} is missing; it has no default"
         case "value_error":
-            message = str(fault["ctx"]["error"])
-            return f"{where}: {dotted + ': ' if dotted else ''}{message}"
-    message = fault["msg"].replace("Input should be", "must be")
+            return f"{where}: {dotted + ': ' if dotted else ''}{error}"
+    message = re.sub(r"^(Input|String) should", "must", fault["msg"])
     return f"{where}: {dotted} = {fault['input']!r}: {message[0].lower()}{message[1:]}"
 
 
+def _without_union_tags(location: tuple[str, ...]) -> tuple[str, ...]:
+    """A fault's location without the `str` or `list[str]` that pydantic adds for each member of a union."""
+    for end in range(1, len(location)):
+        if not location[end].isdigit() and not _known_keys(location[:end]):
+            return location[:end]
+    return location
+
+
 def _known_keys(location: tuple[str, ...]) -> list[str]:
-    """Keys of the table at a location of the config."""
+    """Keys of the table at a location of the config; none where a value is, not a table."""
     model: type[BaseModel] = Config
     for part in location:
         if part.isdigit():
             continue
         annotation = model.model_fields[part].annotation
         candidates = [annotation, *get_args(annotation)]
-        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+        tables = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not tables:
+            return []
+        model = tables[0]
     return list(model.model_fields)
 
 
