@@ -84,7 +84,7 @@ class Verifier:
             text: The text of the completion.
 
         Returns:
-            A future of the verdict. It raises VerifyError where the verifier breaks down or is closed, and nothing else.
+            A future of the verdict. It raises VerifyError where the verifier breaks down or is closed, nothing else.
 
         Raises:
             VerifyError: The task is unknown, the verifier is closed, or workers cannot be started.

@@ -38,6 +38,7 @@ def test_the_last_balanced_box_counts(text: str, answer: str) -> None:
         (r"\boxed{1} papers and \boxed{2} bins", "1, 2"),
         (r"\boxed{1} no no no no no \boxed{2}", "2"),
         (r"\boxed{10} and then \boxed{42}", "42"),
+        (r"\boxed{28} in the afternoon, \boxed{42} in all", "42"),
         (r"Part (a): \boxed{1}" + "\n" + r"Part (b): \boxed{2}", "2"),
     ],
 )

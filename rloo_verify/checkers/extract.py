@@ -26,7 +26,7 @@ _LONGEST_BARE = 60
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _UNBRACED = re.compile(r"[-+]?\d+(?:\.\d+)?|\\[a-zA-Z]+|[A-Z](?![a-zA-Z])")
 _JOINT = re.compile(
-    r"(?:[^.\n]*(?:[,;]|\b(?:and|or)\b))?"  # 1 apples, or 2; 1 and 2
+    r"(?:[\s$(){}\\\[\]]*[,;]|[^.\n]*\b(?:and|or)\b)?"  # 1, 2; 1 apples and 2 pears
     r"(?:[\s$(){}\\\[\]]|\\q?quad|\\text)*"
     r"(?:\w+(?:_\w+)?\s*=\s*)?",  # \boxed{1}, y = \boxed{2}
     re.IGNORECASE,
