@@ -1,6 +1,7 @@
 """Draws completions and verifies each while the others are still being drawn."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class Sampler:
         """Draws and judges `n` completions of each problem.
 
         Args:
-            problems: Problems with distinct ids.
+            problems: Problems, each a group of its own. One that comes again (at the turn of an epoch, or where a task
+                has fewer problems than a step) goes on counting its samples, so its draws are new ones.
             n: Completions of each.
             sampling: How tokens are drawn.
             seed_parts: What this drawing is for, `(run seed, step)`; a completion's seed adds problem and sample index.
@@ -53,8 +55,15 @@ class Sampler:
         """
         rendered = [self.render(problem) for problem in problems]
         by_id = {problem.id: problem for problem in rendered}
+        earlier: Counter[str] = Counter()
+        samples_P = []  # the sample indices of each group
+        for problem in rendered:
+            samples_P.append(range(earlier[problem.id], earlier[problem.id] + n))
+            earlier[problem.id] += n
         requests = [
-            Request(problem, i, derive_seed(*seed_parts, problem.id, i)) for problem in rendered for i in range(n)
+            Request(problem, i, derive_seed(*seed_parts, problem.id, i))
+            for problem, samples in zip(rendered, samples_P, strict=True)
+            for i in samples
         ]
         started = time.perf_counter()
         completions: dict[tuple[str, int], Completion] = {}
@@ -67,10 +76,10 @@ class Sampler:
         groups = [
             Group(
                 problem,
-                [completions[problem.id, i] for i in range(n)],
-                [verdicts[problem.id, i].result() for i in range(n)],
+                [completions[problem.id, i] for i in samples],
+                [verdicts[problem.id, i].result() for i in samples],
             )
-            for problem in rendered
+            for problem, samples in zip(rendered, samples_P, strict=True)
         ]
         return Rollout(groups, sampled - started, time.perf_counter() - sampled)
 

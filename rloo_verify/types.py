@@ -72,7 +72,7 @@ class Completion:
 
     Attributes:
         problem_id: `Problem.id`.
-        sample_index: 0 to G-1.
+        sample_index: 0 to G-1; a problem that comes again in the same step goes on counting from G.
         token_ids_T: The sampled token ids, the end-of-sequence token included when the engine sampled one.
         logprobs_T: Natural log of the probability of each sampled token under the distribution that was sampled from
             (temperature applied), in the engine's arithmetic.
