@@ -223,10 +223,10 @@ def test_text_is_never_run_as_code() -> None:
 def test_plain_numbers_are_judged_without_importing_sympy_or_mpmath() -> None:
     program = (
         "import sys; from rloo_verify.checkers.math import check; "
-        r"print(check(r'\boxed{\frac{6}{4}}', '1.5', {}).outcome, bool({'sympy', 'mpmath', 'torch'} & set(sys.modules)))"
+        r"print(check(r'\boxed{\frac{6}{4}}', '1.5', {}).outcome, {'sympy', 'mpmath', 'torch'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "pass False\n"
+    assert done.stdout == "pass set()\n"
 
 
 @st.composite
