@@ -5,10 +5,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 
-.PHONY: demo test lint check bench clean
+
+.PHONY: demo smollm2 test lint check bench clean
 
 demo: $(VENV)/.base
 	$(BIN)/rloo-verify train quickstart --fresh
+
+# a real pretrained model, 20 minutes on two cores
+smollm2: $(VENV)/.base
+	$(BIN)/pip install --quiet gguf
+	$(BIN)/python scripts/smollm2.py
+	$(BIN)/rloo-verify train smollm2_cpu
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
