@@ -1,12 +1,16 @@
 """Checkpoints: a Hugging Face folder that any tool opens, plus the state that resumes to the same bits."""
 
+import contextlib
 import json
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from rloo_verify.errors import RunError
 from rloo_verify.learner import Learner
@@ -36,10 +40,12 @@ def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, d
     try:
         with storage_errors(final):
             temporary.mkdir(parents=True)
-            _write_model(temporary, learner, tokenizer, dtype)
-            torch.save({"step": step, "learner": learner.state()}, temporary / STATE_FILE)
-            for file in temporary.iterdir():
-                _flush(file)
+            with _os_errors():
+                _write_model(temporary, learner, tokenizer, dtype)
+                with (temporary / STATE_FILE).open("wb") as file:
+                    torch.save({"step": step, "learner": learner.state()}, file)
+            for path in temporary.iterdir():
+                _flush(path)
             if final.exists():
                 shutil.rmtree(final)
             temporary.rename(final)
@@ -48,7 +54,10 @@ def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, d
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     for old in list_checkpoints(folder)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+        doomed = folder / f".{old.name}.tmp"  # a kill while it is being deleted leaves no half checkpoint behind
+        with contextlib.suppress(OSError):
+            old.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
     return final
 
 
@@ -90,6 +99,19 @@ def _write_model(folder: Path, learner: Learner, tokenizer: Any, dtype: torch.dt
     config["dtype"] = str(dtype).removeprefix("torch.")
     config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)
+
+
+@contextlib.contextmanager
+def _os_errors() -> Iterator[None]:
+    """What safetensors and torch make of a failed write becomes the `OSError` that it was."""
+    try:
+        yield
+    except (RuntimeError, SafetensorError) as error:
+        if isinstance(error.__context__, OSError):  # raised inside torch's writer by the file that it writes to
+            raise error.__context__ from None
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise
 
 
 def _flush(path: Path) -> None:

@@ -80,7 +80,8 @@ def train(
         raise typer.Exit(INTERRUPTED) from None
     for rate in (key for key in summary if "@" in key):
         before, after = summary[rate]["before"], summary[rate]["after"]
-        console.print(f"held-out {rate}: [bold]{before:.3f}[/bold] before, [bold]{after:.3f}[/bold] after")
+        texts = ["n/a" if value is None else f"[bold]{value:.3f}[/bold]" for value in (before, after)]
+        console.print(f"held-out {rate}: {texts[0]} before, {texts[1]} after")
     console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; report: {folder / 'report.html'}")
 
 
@@ -166,6 +167,8 @@ def _quiet_libraries() -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Runs the command line: user errors become one sentence on standard error and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if "--debug" in arguments:  # wherever it was typed
+        arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
     try:
         return app(arguments)
     except RlooVerifyError as error:

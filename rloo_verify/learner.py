@@ -63,6 +63,7 @@ class Learner:
 
     Attributes:
         version: Number of optimizer steps taken; completions drawn under another version are refused.
+        vocabulary_size: Token ids below this exist.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Learner:
                 module.p = 0.0  # the sampler has no dropout, so the trained distribution must not have any
         if config.gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
-        vocabulary = self.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-        self.scorer = Scorer(self.model, vocabulary)
+        self.vocabulary_size = int(self.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        self.scorer = Scorer(self.model, self.vocabulary_size)
         self.reference: Scorer | None = None
         if config.kl_beta > 0:
             if reference is not None:
-                self.reference = Scorer(reference.eval().requires_grad_(False), vocabulary)
+                self.reference = Scorer(reference.eval().requires_grad_(False), self.vocabulary_size)
             elif lora:
                 self.reference = self.scorer
             else:
@@ -196,9 +197,7 @@ class Learner:
                         "sync the weights before drawing"
                     )
 
-    def _advantages(
-        self, groups: Sequence[Group], sequences: Sequence[Scored]
-    ) -> tuple[dict[int, float], Kl | None]:
+    def _advantages(self, groups: Sequence[Group], sequences: Sequence[Scored]) -> tuple[dict[int, float], Kl | None]:
         """Advantage of each judged completion by its index, and the KL statistics."""
         reference_sums: dict[int, float] = {}
         if self.reference is not None:
@@ -248,7 +247,7 @@ class Learner:
         return Update(updated=False)
 
     def _gap(self, gaps: Sequence[Tensor]) -> Gap | None:
-        """Mean and maximum of per-token gaps, None if there are none; refuses a mean above the limit before anything is applied."""
+        """Mean and maximum of per-token gaps, None without any; refuses a mean above the limit before any update."""
         values = torch.cat(list(gaps)) if gaps else torch.empty(0)
         if not len(values):
             return None

@@ -4,6 +4,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -63,6 +64,10 @@ class Progress:
             self.console.print(plain_line(row, self._total, self.seconds_left), highlight=False)
         else:
             self._live.update(self._render())
+
+    def finished(self, folder: Path, steps: int) -> None:
+        """Says that a run has nothing left to do."""
+        self.console.print(f"{folder} is finished after {steps} steps; raise --run.steps to go on, or start --fresh")
 
     def evaluation(self, step: int, result: Mapping[str, Any]) -> None:
         """Shows one finished evaluation."""

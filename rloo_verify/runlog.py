@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,14 +66,16 @@ class RunFolder(RunReader):
         self.checkpoints = self.path / "checkpoints"
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
+            lock = (self.path / ".lock").open("w")
+        self._lock = self._take_lock(lock)
         try:
             if fresh:
                 self._clear()
             self._check_config(config)
             write_atomically(self.path / "config.toml", dump_config(config))
             write_atomically(self.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
-            (self.path / "logs").mkdir(exist_ok=True)
+            with storage_errors(self.path / "logs"):
+                (self.path / "logs").mkdir(exist_ok=True)
         except BaseException:
             self._lock.close()
             raise
@@ -87,6 +90,8 @@ class RunFolder(RunReader):
         """Adds one step's row to metrics.jsonl."""
         with storage_errors(self.metrics_path), self.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def write_rollouts(self, step: int, lines: Iterator[str]) -> None:
         """Writes `rollouts/step-000012.jsonl`."""
@@ -99,6 +104,7 @@ class RunFolder(RunReader):
 
     def forget_after(self, step: int) -> None:
         """Drops metrics, rollouts and evaluations of steps after a checkpoint; they are about to be done again."""
+        (self.path / "summary.json").unlink(missing_ok=True)
         kept = [row for row in self.metrics() if row["step"] <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in kept))
         for folder in ("rollouts", "eval"):
@@ -106,8 +112,13 @@ class RunFolder(RunReader):
                 if int(file.stem.rpartition("-")[2].partition(".")[0]) > step:
                     file.unlink()
 
-    def _take_lock(self) -> Any:
-        lock = (self.path / ".lock").open("w")
+    def finished(self, steps: int) -> dict[str, Any] | None:
+        """The summary of a run that has done all its steps and its last evaluation; None if there is work left."""
+        file = self.path / "summary.json"
+        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return summary if summary.get("steps") == steps else None
+
+    def _take_lock(self, lock: Any) -> Any:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -118,20 +129,27 @@ class RunFolder(RunReader):
         return lock
 
     def _clear(self) -> None:
-        known = {"config.toml", ".lock"}
-        if not (self.path / "config.toml").exists() and any(p.name not in known for p in self.path.iterdir()):
-            raise RunError(
-                f"{self.path} holds files but no config.toml, so it is not a run folder; nothing was deleted"
-            )
-        for item in self.path.iterdir():
-            if item.name != ".lock":
-                shutil.rmtree(item) if item.is_dir() else item.unlink()
+        self._refuse_other_folders("nothing was deleted")
+        with storage_errors(self.path):
+            # config.toml last: a kill on the way leaves what is still known as a run folder
+            for item in sorted(self.path.iterdir(), key=lambda item: item.name == "config.toml"):
+                if item.name != ".lock":
+                    shutil.rmtree(item) if item.is_dir() else item.unlink()
+
+    def _refuse_other_folders(self, advice: str) -> None:
+        begun = {".lock", ".config.toml.tmp"}  # what a kill leaves behind before there is a config.toml
+        if not (self.path / "config.toml").exists() and any(p.name not in begun for p in self.path.iterdir()):
+            raise RunError(f"{self.path} holds files but no config.toml, so it is not a run folder; {advice}")
+
+    def _is_empty(self) -> bool:
+        """Whether nothing was evaluated, trained or saved, as after a start that failed; then any config may follow."""
+        checkpoints = next(self.checkpoints.glob("step-*"), None)
+        return checkpoints is None and not self.metrics() and not self.evaluations()
 
     def _check_config(self, config: Config) -> None:
         saved = self.path / "config.toml"
-        if not saved.exists():
-            if any(item.name != ".lock" for item in self.path.iterdir()):
-                raise RunError(f"{self.path} holds files but no config.toml, so it is not a run folder; choose another")
+        self._refuse_other_folders("choose another --run.name")
+        if not saved.exists() or self._is_empty():
             return
         changes = [line for line in changed_keys(load_config(saved), config) if not line.startswith(MAY_CHANGE)]
         if changes:

@@ -21,8 +21,10 @@ from rloo_verify.policy.vllm import VllmPolicy
 from rloo_verify.policy.vllm_start import available as vllm_unavailable
 from rloo_verify.prompts import render
 from rloo_verify.rollout import Render, Sampler
-from rloo_verify.sync import PROBE_LENGTH
+from rloo_verify.seeds import derive_seed
+from rloo_verify.sync import PROBE_LENGTH, sync_weights
 from rloo_verify.tasks import Task, find_task
+from rloo_verify.track import check_installed
 from rloo_verify.types import Problem
 from rloo_verify.verify import Verifier
 
@@ -142,6 +144,7 @@ class Parts:
         if config.learner.kl_beta > 0 and lora is None:
             reference = load_model(config.model.path, policy_dtype(config.model.dtype), device)
         model = load_model(config.model.path, torch.float32, device)
+        torch.manual_seed(derive_seed(config.run.seed, "learner"))  # fresh adapters are random
         return Learner(
             model,
             config.learner,
@@ -169,6 +172,22 @@ class Parts:
         """Longest prompt plus completion, in tokens."""
         return self.config.sample.max_prompt_tokens + self.config.sample.max_new_tokens
 
+    @property
+    def max_sync_gap(self) -> float:
+        """Largest |log-prob difference| of the probe after a sync, in nats."""
+        exact = policy_dtype(self.config.model.dtype) == torch.float32
+        return self.config.policy.max_sync_gap or (1e-3 if exact else 0.3)
+
+    def sync(self) -> None:
+        """Puts the learner's weights into the policy and proves that both agree.
+
+        Raises:
+            SyncError: if they do not; names the layers that differ.
+        """
+        vocabulary = min(len(self.tokenizer), self.learner.vocabulary_size)
+        report = sync_weights(self.learner, self.policy, max_gap=self.max_sync_gap, vocabulary_size=vocabulary)
+        log.debug("sync %d: probe gap %.2e nats in %.2f s", report.version, report.probe_gap, report.seconds)
+
     def check(self) -> Problem:
         """Validates everything up to the first prompt without loading model weights; returns that prompt's problem.
 
@@ -176,6 +195,7 @@ class Parts:
             RlooVerifyError: naming the first thing that would stop the run.
         """
         choose_engine(self.config.policy.engine)
+        check_installed(self.config.track.use)
         for task, _ in self.tasks:
             task.load_checker()
         check_context(self.config.model.path, self.max_length)

@@ -21,9 +21,11 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else error.strerror or str(error)
+        advice = "make room" if full else "mend that"
         raise StorageError(
-            f"cannot write {path}: {what}; the last checkpoint is intact, make room and run the same command again"
+            f"cannot write {path}: {what}; what was written before is intact, {advice} and run the same command again"
         ) from error
 
 

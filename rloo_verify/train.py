@@ -1,7 +1,7 @@
 """The loop: sample -> verify -> update -> sync, once a step. It reads top to bottom."""
 
 import contextlib
-import json
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typing import Any
 
 from rloo_verify.checkpoint import load_checkpoint, save_checkpoint
 from rloo_verify.config import Config
+from rloo_verify.errors import RunError
 from rloo_verify.evaluate import evaluate_groups
 from rloo_verify.interrupt import StopRequest
 from rloo_verify.metrics import step_metrics
@@ -21,9 +22,8 @@ from rloo_verify.report import write_report
 from rloo_verify.rollout import Rollout, error_share, too_many_errors
 from rloo_verify.runlog import RunFolder
 from rloo_verify.setup import Parts
-from rloo_verify.storage import write_atomically
-from rloo_verify.summary import summarize
-from rloo_verify.sync import sync_weights
+from rloo_verify.summary import write_summary
+from rloo_verify.track import Trackers
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,11 @@ def train(config: Config, progress: Progress, *, fresh: bool = False) -> dict[st
     parts = Parts(config)
     parts.check()
     with RunFolder(config, fresh=fresh) as run, contextlib.closing(parts), StopRequest() as stop, progress:
-        return Trainer(config, parts, run, progress).run_all(stop)
+        if (summary := run.finished(config.run.steps)) is not None:
+            progress.finished(run.path, config.run.steps)
+            return summary
+        with contextlib.closing(Trackers(config.track.use, run.path, config.model_dump(mode="json"))) as trackers:
+            return Trainer(config, parts, run, progress, trackers).run_all(stop)
 
 
 @dataclass
@@ -54,16 +58,19 @@ class Trainer:
     parts: Parts
     run: RunFolder
     progress: Progress
+    trackers: Trackers
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run_all(self, stop: StopRequest) -> dict[str, Any]:
         """Resumes, trains to the last step, evaluates, and writes summary and report."""
         config, saving = self.config, self.config.save
         done = load_checkpoint(self.run.checkpoints, self.parts.learner)
+        if done > config.run.steps:
+            raise RunError(f"{self.run.path} has done {done} steps; run.steps = {config.run.steps} cannot undo them")
         self.run.forget_after(done)
         self.progress.start(config, self.run.metrics(), done)
-        self.sync()
-        self.evaluate(0, due=done == 0)
+        self.parts.sync()
+        self.evaluate(done)
         for step in range(done + 1, config.run.steps + 1):
             self.step(step)
             last = step == config.run.steps
@@ -74,12 +81,13 @@ class Trainer:
                 )
             if stop.requested and not last:
                 raise KeyboardInterrupt
-            self.evaluate(step, due=not last and config.eval.every > 0 and step % config.eval.every == 0)
-        self.evaluate(config.run.steps, due=True)
-        summary = summarize(self.run)
-        write_atomically(self.run.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+            self.evaluate(step)
+        return self.publish()
+
+    def publish(self) -> dict[str, Any]:
+        """Writes summary.json and report.html as of now."""
         write_report(self.run)
-        return summary
+        return write_summary(self.run)
 
     def step(self, step: int) -> None:
         """Draws, verifies, learns, syncs, and writes one row and one rollout file."""
@@ -89,11 +97,12 @@ class Trainer:
             update = self.parts.learner.step(rollout.groups)
         if update.updated:
             with self.phase("sync"):
-                self.sync()
+                self.parts.sync()
         self.run.write_rollouts(step, group_records(rollout.groups, step=step))
         row = step_metrics(step, rollout.groups, update, self.seconds)
         self.run.append_metrics(row)
         self.progress.step(row)
+        self.trackers.log(step, row)
 
     def draw(self, step: int) -> Rollout:
         """The judged groups of a step; stops the run if too many could not be judged."""
@@ -101,11 +110,7 @@ class Trainer:
         sampling = Sampling(sample.max_new_tokens, sample.temperature)
         problems, sampler = stream.for_step(step), self.parts.sampler
         if sample.no_signal == "refill":
-            bound = int(len(problems) * sample.refill_factor)
-
-            def more(round_number: int, count: int) -> Any:
-                return stream.refill(step, round_number, count)
-
+            bound, more = int(len(problems) * sample.refill_factor), functools.partial(stream.refill, step)
             rollout = sampler.draw_until_mixed(problems, sample.group_size, sampling, more, bound, seed, step)
         else:
             rollout = sampler.draw(problems, sample.group_size, sampling, seed, step)
@@ -116,17 +121,10 @@ class Trainer:
             raise too_many_errors(rollout.groups, limit, f"{self.run.path}/rollouts/step-{step:06d}.jsonl")
         return rollout
 
-    def sync(self) -> None:
-        """Puts the learner's weights into the policy and proves that both agree."""
-        default = 1e-3 if str(policy_dtype(self.config.model.dtype)) == "torch.float32" else 0.3
-        vocabulary = len(self.parts.tokenizer)
-        max_gap = self.config.policy.max_sync_gap or default
-        report = sync_weights(self.parts.learner, self.parts.policy, max_gap=max_gap, vocabulary_size=vocabulary)
-        log.debug("sync %d: probe gap %.2e nats in %.2f s", report.version, report.probe_gap, report.seconds)
-
-    def evaluate(self, step: int, *, due: bool) -> None:
-        """Measures pass rates on the held-out problems, unless that was done before a restart."""
+    def evaluate(self, step: int) -> None:
+        """Measures held-out pass rates before, every `eval.every` steps and after, unless done before a restart."""
         settings, sample = self.config.eval, self.config.sample
+        due = step in (0, self.config.run.steps) or (settings.every and step % settings.every == 0)
         if not due or not self.parts.held_out or step in {row["step"] for row in self.run.evaluations()}:
             return
         started = time.perf_counter()
@@ -137,6 +135,8 @@ class Trainer:
         seconds = time.perf_counter() - started
         self.run.write_evaluation(step, {**result, "seconds": seconds}, group_records(groups, step=step))
         self.progress.evaluation(step, result)
+        self.trackers.log(step, result, prefix="eval.")
+        self.publish()
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

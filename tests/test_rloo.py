@@ -65,9 +65,7 @@ def test_advantages_and_baselines_carry_no_gradient():
 
 def test_groups_are_independent_along_the_last_axis():
     rewards = torch.tensor([[1, 0, 0], [1, 1, 0]])
-    torch.testing.assert_close(
-        leave_one_out_advantages(rewards), torch.tensor([[1.0, -0.5, -0.5], [0.5, 0.5, -1.0]])
-    )
+    torch.testing.assert_close(leave_one_out_advantages(rewards), torch.tensor([[1.0, -0.5, -0.5], [0.5, 0.5, -1.0]]))
 
 
 def test_wrong_shapes_are_refused():
