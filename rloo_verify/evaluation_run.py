@@ -72,7 +72,7 @@ def run_evaluation(settings: EvalSettings, console: Console) -> dict[str, Any]:
     finally:
         policy.close()
     if settings.out is not None:
-        write_atomically(settings.out, "".join(f"{line}\n" for line in group_records(groups)))
+        write_atomically(settings.out, "".join(f"{line}\n" for line in group_records(groups, tokenizer)))
     return evaluate_groups(groups, settings.k).as_json()
 
 

@@ -8,15 +8,16 @@ from rloo_verify.rloo import leave_one_out_advantages
 from rloo_verify.types import Group
 
 
-def group_records(groups: Sequence[Group], **shared: Any) -> Iterator[str]:
-    """One JSON line a completion.
+def group_records(groups: Sequence[Group], tokenizer: Any, **shared: Any) -> Iterator[str]:
+    """One JSON line a completion; the prompt is the text of the tokens that the model saw, chat template included.
 
-    Keys: those of `shared`, then problem, task, signal, sample_index, outcome, reason, detail, answer, reference,
-    advantage (from raw rewards; None if unjudged), tokens, finish_reason, logprob_sum, policy_version, seed,
-    prompt and text.
+    Keys: those of `shared`, then prompt, problem, task, signal, sample_index, outcome, reason, detail, answer,
+    reference, advantage (from raw rewards; None if unjudged), tokens, finish_reason, logprob_sum, policy_version, seed
+    and text.
     """
     for group in groups:
-        for record in _records(group, shared):
+        prompt = tokenizer.decode(group.problem.prompt_token_ids_T)
+        for record in _records(group, {**shared, "prompt": prompt}):
             yield json.dumps(record, ensure_ascii=True, default=str)
 
 
@@ -26,7 +27,6 @@ def _records(group: Group, shared: Mapping[str, Any]) -> Iterator[dict[str, Any]
     valid = torch.tensor([reward is not None for reward in group.rewards_G])
     rewards = torch.tensor([reward or 0.0 for reward in group.rewards_G], dtype=torch.float64)
     advantages = leave_one_out_advantages(rewards, valid).tolist()
-    prompt = group.problem.plain if not group.problem.messages else group.problem.messages[-1]["content"]
     for completion, verdict, advantage in zip(group.completions_G, group.verdicts_G, advantages, strict=True):
         yield {
             **shared,
@@ -45,6 +45,5 @@ def _records(group: Group, shared: Mapping[str, Any]) -> Iterator[dict[str, Any]
             "logprob_sum": sum(completion.logprobs_T),
             "policy_version": completion.policy_version,
             "seed": completion.seed,
-            "prompt": prompt,
             "text": completion.text,
         }

@@ -116,7 +116,8 @@ class RunFolder(RunReader):
         """The summary of a run that has done all its steps and its last evaluation; None if there is work left."""
         file = self.path / "summary.json"
         summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        return summary if summary.get("steps") == steps else None
+        saved = (self.checkpoints / f"step-{steps:06d}").is_dir()
+        return summary if saved and summary.get("steps") == steps else None
 
     def _take_lock(self, lock: Any) -> Any:
         try:

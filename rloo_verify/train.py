@@ -98,7 +98,7 @@ class Trainer:
         if update.updated:
             with self.phase("sync"):
                 self.parts.sync()
-        self.run.write_rollouts(step, group_records(rollout.groups, step=step))
+        self.run.write_rollouts(step, group_records(rollout.groups, self.parts.tokenizer, step=step))
         row = step_metrics(step, rollout.groups, update, self.seconds)
         self.run.append_metrics(row)
         self.progress.step(row)
@@ -117,7 +117,7 @@ class Trainer:
         self.seconds |= {"sample": rollout.sample_seconds, "verify_wait": rollout.verify_wait_seconds}
         limit = self.config.verify.max_error_share
         if error_share(rollout.groups) > limit:
-            self.run.write_rollouts(step, group_records(rollout.groups, step=step))
+            self.run.write_rollouts(step, group_records(rollout.groups, self.parts.tokenizer, step=step))
             raise too_many_errors(rollout.groups, limit, f"{self.run.path}/rollouts/step-{step:06d}.jsonl")
         return rollout
 
@@ -133,7 +133,8 @@ class Trainer:
         groups = self.parts.sampler.draw(self.parts.held_out, settings.n, sampling, *seeds).groups
         result = evaluate_groups(groups, settings.k).as_json()
         seconds = time.perf_counter() - started
-        self.run.write_evaluation(step, {**result, "seconds": seconds}, group_records(groups, step=step))
+        records = group_records(groups, self.parts.tokenizer, step=step)
+        self.run.write_evaluation(step, {**result, "seconds": seconds}, records)
         self.progress.evaluation(step, result)
         self.trackers.log(step, result, prefix="eval.")
         self.publish()
