@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -84,9 +85,10 @@ def load_checkpoint(folder: Path, learner: Learner) -> int:
         state = torch.load(found[-1] / STATE_FILE, map_location="cpu", weights_only=True)
         learner.load_state(state["learner"])
         return int(state["step"])
-    except (RuntimeError, KeyError, EOFError, OSError, ValueError) as error:
+    except (RuntimeError, KeyError, EOFError, OSError, ValueError, UnpicklingError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise RunError(
-            f"{found[-1]} cannot be resumed from ({error}); delete it to go back to the one before"
+            f"{found[-1]} cannot be resumed from ({reason}); delete it to go back to the one before"
         ) from error
 
 
