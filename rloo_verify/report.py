@@ -77,9 +77,9 @@ def _reward_chart(
 ) -> dict[str, str]:
     figure, axes = _figure()
     axes.plot(steps, [row["reward"] for row in rows], color="#8ab6d6", linewidth=1, label="training reward")
-    rate = next((key for key in (evaluations[0] if evaluations else {}) if "@" in key), None)
-    if rate:
-        points = [(row["step"], row[rate]) for row in evaluations]
+    rate = next((key for key in (evaluations[-1] if evaluations else {}) if "@" in key), None)
+    if rate:  # an older evaluation may have been made with another eval.k
+        points = [(row["step"], row[rate]) for row in evaluations if rate in row]
         axes.plot(*zip(*points, strict=True), "o-", color="#1d3557", linewidth=2, label=f"held-out {rate}")
     axes.set_ylim(0, 1)
     axes.legend(frameon=False)

@@ -1,15 +1,18 @@
 """Whole training runs with a tiny random policy, small enough to be run, killed and resumed many times."""
 
+import contextlib
 import io
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
 from task_folder import write_task
@@ -101,6 +104,20 @@ def run_here(path: Path, *overrides: str, fresh: bool = False) -> tuple[Path, di
     config, screen = config_of(path, *overrides), io.StringIO()
     summary = train(config, Progress(Console(file=screen, soft_wrap=True)), fresh=fresh)
     return Path(config.run.out) / config.run.name, summary, screen.getvalue()
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A real file system of its own, of `size` (`2m`); skips where none may be mounted."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def _run_child(path: Path, overrides: tuple[str, ...], log: Path) -> None:

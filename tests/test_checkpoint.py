@@ -3,15 +3,14 @@
 import errno
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from groups import judged_group
-from runs import assert_same_bits
+from runs import assert_same_bits, small_disk
 from tiny import character_tokenizer, tiny_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -153,34 +152,19 @@ def test_a_checkpoint_of_another_model_says_what_to_do(tmp_path: Path) -> None:
         load_checkpoint(tmp_path, learner(updates=0))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 2 MiB, room for one checkpoint of the tiny model and half of another."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 @pytest.mark.parametrize("room_kib", [20, 200, 340, 700, 1000])
-def test_a_full_disk_leaves_the_checkpoint_before_and_no_half_one(small_disk: Path, room_kib: int) -> None:
+def test_a_full_disk_leaves_the_checkpoint_before_and_no_half_one(room_kib: int, tmp_path: Path) -> None:
     # The tiny model takes 320 KiB as safetensors and 960 KiB as resume state (weights and two moments), so that the
     # disk fills up in the config, in the weights, between both, and in the state.
-    one = learner()
-    save(small_disk, 2, one)
-    filler = small_disk / "filler"
-    free = shutil.disk_usage(small_disk).free
-    filler.write_bytes(bytes(max(0, free - room_kib * 1024)))
-    with pytest.raises(StorageError, match=r"step-000004: the disk is full; .* intact, make room and run"):
-        save(small_disk, 4, one)
-    assert sorted(path.name for path in small_disk.iterdir()) == ["filler", "step-000002"]
-    other = learner(updates=0, seed=9)
-    assert load_checkpoint(small_disk, other) == 2
+    one, other = learner(), learner(updates=0, seed=9)
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        save(disk, 2, one)
+        filler = disk / "filler"
+        filler.write_bytes(bytes(shutil.disk_usage(disk).free - room_kib * 1024))
+        with pytest.raises(StorageError, match=r"step-000004: the disk is full; .* intact, make room and run"):
+            save(disk, 4, one)
+        assert sorted(path.name for path in disk.iterdir()) == ["filler", "step-000002"]
+        assert load_checkpoint(disk, other) == 2
     assert_same_bits(other.state(), one.state())
 
 
