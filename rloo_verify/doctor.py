@@ -3,12 +3,15 @@
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
 from typing import NamedTuple
 
 from rloo_verify.policy.vllm_start import available as vllm_unavailable
+
+DOCKER_SECONDS = 10
 
 
 class Finding(NamedTuple):
@@ -38,6 +41,24 @@ def examine() -> Iterator[Finding]:
     yield Finding(True, "transformers engine", metadata.version("transformers"))
     reason = vllm_unavailable()
     yield Finding(reason is None, "vllm engine", reason or "ready")
-    for program, purpose in (("docker", "code tasks"), ("bwrap", "code tasks without Docker")):
-        path = shutil.which(program)
-        yield Finding(path is not None, program, path or f"not found; needed for {purpose} only")
+    yield _docker()
+    bwrap = shutil.which("bwrap")
+    yield Finding(bwrap is not None, "bubblewrap", bwrap or "not found; needed for code tasks without Docker only")
+
+
+def _docker() -> Finding:
+    if shutil.which("docker") is None:
+        return Finding(False, "docker", "not found; needed for code tasks only")
+    try:
+        done = subprocess.run(
+            ["docker", "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            text=True,
+            timeout=DOCKER_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(False, "docker", f"the engine does not answer within {DOCKER_SECONDS} s")
+    if done.returncode:
+        return Finding(False, "docker", "installed, but no engine answers; needed for code tasks only")
+    return Finding(True, "docker", done.stdout.strip())
