@@ -91,6 +91,9 @@ def evaluate(
     model: Annotated[str, typer.Option(help="A hub id, a folder (a checkpoint, too), or a built-in name.")],
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     data: Annotated[Path | None, typer.Option(help="Local file that replaces the split's source.")] = None,
+    columns: tasks_cli.ColumnMap = None,
+    gold: tasks_cli.Gold = None,
+    option: tasks_cli.DataOption = None,
     problems: Annotated[int | None, typer.Option(help="Use only the first so many problems.", min=1)] = None,
     n: Annotated[int, typer.Option(help="Completions of each problem.", min=1)] = 1,
     k: Annotated[str, typer.Option(help="The k of pass@k, separated by commas.")] = "1",
@@ -108,7 +111,8 @@ def evaluate(
 
     _quiet_libraries()
     settings = EvalSettings(
-        task=task, model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
+        task=tasks_cli.task_from(task, columns, gold, option),
+        model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
         temperature=temperature, max_new_tokens=max_new_tokens, max_prompt_tokens=max_prompt_tokens,
         engine=engine, seed=seed, workers=workers, out=out,
     )  # fmt: skip

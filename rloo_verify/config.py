@@ -78,6 +78,8 @@ class TaskConfig(_Table):
     split: str = Field("train", description="Split to train on.")
     weight: PositiveFloat = Field(1.0, description="Share of the problems, relative to the other tasks.")
     data: str | None = Field(None, description="Local file that replaces the training split's source.")
+    columns: dict[str, str] = Field(default_factory=dict, description="Columns of that file, if named otherwise.")
+    gold: str | None = Field(None, description="How the answer column is read, if otherwise than in the task.")
     options: dict[str, Any] = Field(default_factory=dict, description="Options of the task's data source.")
 
 

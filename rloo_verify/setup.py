@@ -101,7 +101,10 @@ class Parts:
     @cached_property
     def tasks(self) -> list[tuple[Task, TaskConfig]]:
         """The tasks of the config."""
-        return [(find_task(entry.name, options=entry.options or None), entry) for entry in self.config.tasks]
+        return [
+            (find_task(entry.name, options=entry.options, columns=entry.columns, gold=entry.gold), entry)
+            for entry in self.config.tasks
+        ]
 
     @cached_property
     def tokenizer(self) -> Any:
