@@ -89,7 +89,10 @@ class SampleConfig(_Table):
     problems_per_step: PositiveInt = Field(description="Problems a step (P).")
     group_size: Annotated[int, Field(ge=2)] = Field(description="Completions of each problem (G), at least 2.")
     max_new_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
-    max_prompt_tokens: PositiveInt = Field(1024, description="Longest prompt, in tokens; a longer one is an error.")
+    max_prompt_tokens: PositiveInt = Field(1024, description="Longest prompt, in tokens.")
+    long_prompts: Literal["error", "skip"] = Field(
+        "error", description="What a longer prompt in the training data is: an error, or left out and counted."
+    )
     temperature: PositiveFloat = Field(1.0, description="Divides the logits, in the sampler and in the learner.")
     no_signal: Literal["log", "refill"] = Field(
         "log", description="refill: draw further problems until problems_per_step groups are mixed, within a bound."
