@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ class RunReader:
 
 
 class RunFolder(RunReader):
-    """`<out>/<name>/` with config.toml, environment.json, metrics.jsonl, rollouts/, eval/, checkpoints/ and logs/.
+    """`<out>/<name>/` with config.toml, environment.json, metrics.jsonl, rollouts/, eval/, checkpoints/ and logs/train.log.
 
     Use as a context manager: it holds the folder's lock, so that no second process writes to the same run.
     """
@@ -76,14 +77,19 @@ class RunFolder(RunReader):
             write_atomically(self.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
             with storage_errors(self.path / "logs"):
                 (self.path / "logs").mkdir(exist_ok=True)
+                self._log = logging.FileHandler(self.path / "logs" / "train.log", encoding="utf-8")
         except BaseException:
             self._lock.close()
             raise
 
     def __enter__(self) -> "RunFolder":
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger("rloo_verify").addHandler(self._log)
         return self
 
     def __exit__(self, *_: object) -> None:
+        logging.getLogger("rloo_verify").removeHandler(self._log)
+        self._log.close()
         self._lock.close()
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
