@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from rloo_verify import tasks_cli
-from rloo_verify.errors import RlooVerifyError
+from rloo_verify.errors import ConfigError, RlooVerifyError
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -156,7 +156,7 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         values = []
     if not values or min(values) < 1:
-        raise typer.BadParameter(f"{text!r} is not a list of positive integers such as 1,4,16", param_hint="--k")
+        raise ConfigError(f"--k {text!r} is not a list of positive integers such as 1,4,16")
     return values
 
 

@@ -16,7 +16,7 @@ from rloo_verify.policy.base import Sampling
 from rloo_verify.records import group_records
 from rloo_verify.rollout import Sampler
 from rloo_verify.setup import check_context, open_policy, renderer
-from rloo_verify.storage import write_atomically
+from rloo_verify.storage import storage_errors, write_atomically
 from rloo_verify.tasks import Task
 from rloo_verify.types import Group, Problem
 from rloo_verify.verify import Verifier
@@ -64,6 +64,9 @@ def run_evaluation(settings: EvalSettings, console: Console) -> dict[str, Any]:
     render = renderer([task], tokenizer, settings.max_prompt_tokens)
     for problem in problems:
         render(problem)
+    if settings.out is not None:  # told now, not after everything was drawn
+        with storage_errors(settings.out):
+            settings.out.parent.mkdir(parents=True, exist_ok=True)
     policy_config = PolicyConfig.model_validate({"engine": settings.engine})
     policy = open_policy(ModelConfig(path=settings.model), policy_config, tokenizer, max_length)
     try:
