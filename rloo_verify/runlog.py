@@ -47,7 +47,7 @@ class RunReader:
 
 
 class RunFolder(RunReader):
-    """`<out>/<name>/` with config.toml, environment.json, metrics.jsonl, rollouts/, eval/, checkpoints/ and logs/train.log.
+    """`<out>/<name>/` with config.toml, environment.json, metrics.jsonl, rollouts/, eval/, checkpoints/ and logs/.
 
     Use as a context manager: it holds the folder's lock, so that no second process writes to the same run.
     """
