@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from rloo_verify.checkers.extract import last_box
+from rloo_verify.checkers.boxes import last_box
 from rloo_verify.checkers.math import check
 from rloo_verify.types import Outcome
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-LENIENT = ["boxed", "answer_tag", "hashes", "phrase", "last_math", "bare", "last_number"]
 ADVERSARIAL = {"dos", "injection", "reward_hack"}
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +35,7 @@ def test_undisputed_cases_agree_and_no_wrong_answer_is_rewarded() -> None:
     agree, paid, slow = 0, [], []
     for case in cases:
         started = time.process_time()
-        verdict = check(case["response"], case["gold"], {}, extract=LENIENT)
+        verdict = check(case["response"], case["gold"], {}, mode="lenient")
         if time.process_time() - started > 1.0:
             slow.append(case["id"])
         agree += verdict.reward == float(case["expected"])

@@ -75,7 +75,7 @@ EQUAL = {
         ("1,-2", r"x = 1 \text{ or } x = -2"),
         ("1,-2", "x_1=1, x_2=-2"), (r"\{1,2,3\}", "3,2,1"), (r"\emptyset", r"\{\}"),
         ("(1,2),(3,4)", "(3,4),(1,2)"), ("3,-3", r"\pm 3"),
-        (r"\frac{4\pm\sqrt{20}}{2}", r"2+\sqrt5, 2-\sqrt5"), ("n=3,5,9", "n=9,3,5"), ("7:32", "14:64"),
+        (r"\frac{4\pm\sqrt{20}}{2}", r"2+\sqrt5, 2-\sqrt5"), ("n=3,5,9", "n=9,3,5"), ("3:4", "6:8"),
     ],
     "matrices": [
         (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1\\2\\\end{pmatrix}"),
@@ -120,7 +120,7 @@ DIFFERENT = {
     "collections": [
         ("(3,4)", "(4,3)"), ("(1,2)", "[1,2]"), ("(1,2)", "(2,1)"), ("[0,1)", "[0,1]"), ("1,-2", "1"),
         ("1,-2", "1,-2,3"), ("1,2", "2"),
-        (r"\{1,2,3\}", r"\{1,2\}"), ("3:4", "4:3"), ("12:00", "1:00"), ("(3,4)", "7"), (r"(-\infty,3]", "x<3"),
+        (r"\{1,2,3\}", r"\{1,2\}"), ("3:4", "4:3"), ("12:00", "1:00"), ("4:15", "8:30"), ("(3,4)", "7"), (r"(-\infty,3]", "x<3"),
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"),
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "10"),
     ],
@@ -160,7 +160,7 @@ def test_an_empty_reference_is_unusable_and_never_a_reward(reference: str | None
         prepare(reference)
 
 
-@pytest.mark.parametrize("reference", [r"\sum_{k=1}^{n} k", "9^9^9^9", r"\frac{1}{2", "9" * 5000])
+@pytest.mark.parametrize("reference", [r"\oint_{C} z", "9^9^9^9", r"\frac{1}{2", "9" * 5000])
 def test_a_reference_that_cannot_be_read_passes_the_same_text_and_is_an_error_otherwise(reference: str) -> None:
     assert judge(reference, reference).outcome is Outcome.PASS or "{2" in reference
     other = judge(reference, "7")

@@ -46,8 +46,10 @@ _SPELLINGS = (
 )
 _ESCAPED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
 _MONEY = re.compile(r"\\?\$|[€£¥]")
+_ROW_END = re.compile(r"\\\\\s*\[[-\d.a-z ]{1,12}\]|\\cr(?![a-zA-Z])")
 _OVER = re.compile(r"\{\s*([^{}]+?)\s*\\over\s*([^{}]+?)\s*\}")
 _GROUPED = re.compile(r"(?<=\d)\s*(?:\{,\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
+_FRENCH = re.compile(r"(?<![\w)}\]])([\[\]])([^\[\](){}]{1,60}[,;][^\[\](){}]{1,60})([\[\]])(?![\w(\[])")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("*", "*"))
 _MAX_WRAPPINGS = 8
 _FONT = re.compile(
@@ -68,15 +70,25 @@ def normalise(text: str) -> str:
     text = plain_symbols(text)
     if "\\\\" in text and "\\begin" not in text:
         text = _ESCAPED.sub(r"\\", text)
-    text = _GROUPED.sub(",", text)
+    if "\\begin" in text:
+        text = _ROW_END.sub(r"\\\\ ", text)
+    text = _GROUPED.sub("", text)
     text = _SIZES.sub("", text)
+    if "]" in text or "[" in text:
+        text = _FRENCH.sub(_round, text)
     text = _LAYOUT.sub(" ", text)
     text = _OVER.sub(r"\\frac{\1}{\2}", text.replace(r"\!", ""))
     text = _FRACTIONS.sub(r"\\frac", text)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
     text = _SPACES.sub(" ", text)
-    return unwrapped(_MONEY.sub(" ", unwrapped(text)))
+    return unwrapped(_MONEY.sub(" ", unwrapped(text))).removeprefix("=").lstrip()
+
+
+def _round(interval: re.Match[str]) -> str:
+    """`]0, 1[`, an interval without its ends, is `(0, 1)`."""
+    opening, inside, closing = interval.groups()
+    return ("(" if opening == "]" else "[") + inside + (")" if closing == "[" else "]")
 
 
 def plain_symbols(text: str) -> str:
