@@ -110,7 +110,7 @@ def split_list(text: str) -> list[str]:
 
 
 def _in_braces(text: str) -> str | None:
-    r"""What stands between the braces of a list that is all of the text: `\{a, b\}`, `{a, b}`; None for anything else."""
+    r"""What stands between the braces where they hold all of the text, `\{a, b\}` or `{a, b}`; else None."""
     for opening, closing in (("\\{", "\\}"), ("{", "}")):
         inside = text[len(opening) : -len(closing)]
         if text.startswith(opening) and text.endswith(closing) and not re.search(r"[{}|:]", inside.replace("\\", "")):

@@ -1,4 +1,4 @@
-r"""Finds `\boxed{...}` and its like: nested braces, `\fbox`, `\boxed 5`, GLM's box tokens. Linear in the text's length."""
+r"""Finds `\boxed{...}` and its like: nested braces, `\fbox`, `\boxed 5`, GLM's tokens. Linear in the length."""
 
 import re
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Box:
 def last_box(text: str) -> str | None:
     r"""The content of the last box; "" where that box is empty or was never closed; None where there is no box.
 
-    Boxes that the text joins into one answer, `\boxed{1} and \boxed{2}`, are returned as a list, `1, 2`. Boxes that only
-    stand close together are not joined: the last one corrects the others.
+    Boxes that the text joins into one answer, `\boxed{1} and \boxed{2}`, are returned as a list, `1, 2`. Boxes that
+    only stand close together are not joined: the last one corrects the others.
     """
     box = find_last_box(text)
     return None if box is None else box.content

@@ -1,4 +1,4 @@
-r"""Grammar of sums, products, integrals and limits: `\sum_{k=1}^{n} k`, `\int_0^1 x^2 \, dx`, `\lim_{x \to 0} \frac{\sin x}{x}`."""
+r"""Grammar of sums, products, integrals and limits: `\sum_{k=1}^{n} k`, `\int_0^1 x^2 \, dx`, `\lim_{x \to 0} f(x)`."""
 
 from abc import abstractmethod
 

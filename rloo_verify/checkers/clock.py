@@ -49,7 +49,7 @@ def same_time(clock: Node, other: Node) -> bool:
     match other:
         case Call("ratio", (Num(hour), *rest)) if hour > 12 and len(rest) <= 2:
             values = [*other.args, *[Num(Fraction(0))] * (2 - len(rest))]
-            return isinstance(clock, Call) and [_value(part) for part in clock.args] == [_value(part) for part in values]
+            return isinstance(clock, Call) and list(map(_value, clock.args)) == list(map(_value, values))
     return clock == other
 
 

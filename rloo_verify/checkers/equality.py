@@ -26,7 +26,6 @@ from rloo_verify.checkers.scalars import constant_ratio, scalars_equal, sign_of
 from rloo_verify.checkers.units import same_unit
 
 
-
 def equal(reference: Node, answer: Node) -> bool:
     """Whether `answer` is what `reference` is.
 
@@ -44,7 +43,7 @@ def equal(reference: Node, answer: Node) -> bool:
     if ours is not None or theirs is not None:
         if same_members(ours, theirs, reference, answer, equal):
             return True
-        return (ours is None or _relations(ours)) and (theirs is None or _relations(theirs)) and _as_sets(reference, answer)
+        return _only_relations(ours) and _only_relations(theirs) and _as_sets(reference, answer)
     if isinstance(reference, Relation) or isinstance(answer, Relation):
         return _relations_equal(reference, answer)
     return _things_equal(reference, answer)
@@ -90,8 +89,8 @@ def _descriptions_equal(reference: Node, answer: Node) -> bool:
     return both and _is_described(answer) and described_equal(reference, answer, equal)  # type: ignore[arg-type]
 
 
-def _relations(members: list[Node]) -> bool:
-    return bool(members) and all(isinstance(member, Relation) for member in members)
+def _only_relations(members: list[Node] | None) -> bool:
+    return members is None or (bool(members) and all(isinstance(member, Relation) for member in members))
 
 
 def _as_sets(reference: Node, answer: Node) -> bool:
@@ -112,9 +111,7 @@ def _relations_equal(reference: Node, answer: Node) -> bool:
         ours, theirs = named_values(reference, strict=True), named_values(answer, strict=True)
         if ours is not None and theirs is not None and same_name(ours.name, theirs.name):
             return _all_equal(ours.values[-1], theirs.values)
-        return (
-            _equations_equal(reference, answer) or _as_sets(reference, answer) or _same_sides(reference, answer)
-        )
+        return _equations_equal(reference, answer) or _as_sets(reference, answer) or _same_sides(reference, answer)
     if isinstance(answer, Relation):
         named = named_values(answer, strict=False)
         return _all_equal(reference, named.values if named else ()) or _as_sets(reference, answer)

@@ -14,8 +14,8 @@ r"""Finds the final answer in a completion, by rules that are tried in order; th
 
 Two modes name the rules for most tasks: `strict` takes an answer only where the completion marks it, `lenient` also
 reads sentences. Reasoning does not count: everything up to the last `</think>` is cut off first, and an unfinished
-`<think>` is no answer. A rule that applies but finds nothing in its place (an empty box, a box never closed) decides: no
-answer. Every rule takes time linear in the length of the text, however hostile.
+`<think>` is no answer. A rule that applies but finds nothing in its place (an empty box, a box never closed) decides:
+no answer. Every rule takes time linear in the length of the text, however hostile.
 """
 
 import re

@@ -1,18 +1,30 @@
-r"""Sets of real numbers in any of their forms: `[1, 2)`, `1 \le x < 2`, `|x| > 1`, `x < -1 or x > 1`, `\mathbb{R} \setminus \{5\}`.
+r"""Sets of real numbers in any of their forms: `[1, 2)`, `1 \le x < 2`, `|x| > 1`, `\mathbb{R} \setminus \{5\}`.
 
-A set is a list of pieces, each from a low to a high end. Where all ends are numbers the pieces are put in order and those
-that touch are joined, so `[1,2] \cup [2,3]` is `[1,3]`; ends with variables are compared piece by piece.
+A set is a list of pieces, each from a low to a high end. Where all ends are numbers the pieces are put in order and
+those that touch are joined, so `[1,2] \cup [2,3]` is `[1,3]`; ends with variables are compared piece by piece.
 """
 
 from fractions import Fraction
 
 from rloo_verify.checkers.names import is_name
 from rloo_verify.checkers.nodes import Brackets, Call, Node, Num, Relation, Text, Union, substituted, symbols
-from rloo_verify.checkers.pieces import MINUS, PLUS, REALS, Piece, either, intersection, joined, same_piece, union, without
+from rloo_verify.checkers.pieces import (
+    MINUS,
+    PLUS,
+    REALS,
+    Piece,
+    either,
+    intersection,
+    joined,
+    same_piece,
+    union,
+    without,
+)
 from rloo_verify.checkers.scalars import scalars_equal, sign_of
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Each inequality sign and what it becomes when both sides change sign."""
+
 
 def sets_equal(reference: Node, answer: Node) -> bool:
     """Whether two trees are the same set of real numbers; False where either is no set that is understood."""
@@ -28,13 +40,11 @@ def pieces_of(node: Node) -> list[Piece] | None:
     match node:
         case Brackets("(" | "[", ")" | "]", (low, high)):
             return [Piece(low, high, node.opening == "(", node.closing == ")")]
-        case Brackets("]", "[" | "]", (low, high)) | Brackets("[", "[", (low, high)):  # ]0, 1[ is (0, 1)
-            return [Piece(low, high, node.opening == "]", node.closing == "[")]
         case Brackets("{", "}", items):
             return [Piece(item, item, False, False) for item in items]
         case Brackets("{|", _, (variable, *conditions)):
             return _built(variable, conditions)
-        case Brackets("", joint, items) if all(isinstance(item, Relation) for item in items) and len(symbols(node)) == 1:
+        case Brackets("", joint, items) if _same_variable(items):
             found = [pieces_of(item) for item in items]
             return union(found) if joint == "or" else either(found)
         case Union(parts):
@@ -50,6 +60,12 @@ def pieces_of(node: Node) -> list[Piece] | None:
         case Relation():
             return _solved(node)
     return None
+
+
+def _same_variable(items: tuple[Node, ...]) -> bool:
+    """Whether a list holds nothing but relations, all on the same one variable."""
+    names = {symbols(item) for item in items}
+    return all(isinstance(item, Relation) for item in items) and len(names) == 1 and len(names.pop()) == 1
 
 
 def _built(variable: Node, conditions: list[Node]) -> list[Piece] | None:
@@ -132,5 +148,3 @@ def _linear(sign: str, left: Node, right: Node, name: str) -> list[Piece] | None
     if sign in ("<", "<="):
         return [Piece(MINUS, root, True, sign == "<")]
     return [Piece(root, PLUS, sign == ">", True)]
-
-

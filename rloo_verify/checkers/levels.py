@@ -1,4 +1,4 @@
-"""The levels at which an answer can be found equal to the reference, cheapest first, and the record of those that were used.
+"""The levels at which an answer is found equal to the reference, cheapest first, and the record of those used.
 
 A comparison of two tuples uses several levels, one an entry; `used()` lists them in the order in which they decided.
 """

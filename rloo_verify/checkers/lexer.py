@@ -8,27 +8,33 @@ from rloo_verify.checkers.limits import MAX_DIGITS, MAX_TOKENS, TooComplexError,
 
 Kind = Literal["number", "name", "letter", "text", "mark", "end"]
 
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh coth arcsinh arccosh arctanh log ln lg exp "
-    "sqrt cbrt abs min max gcd lcm floor ceil binom factorial".split()
-)
+FUNCTIONS = frozenset([
+    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "coth", "arcsinh", "arccosh", "arctanh", "log", "ln", "lg", "exp", "sqrt", "cbrt", "abs", "min", "max",
+    "gcd", "lcm", "floor", "ceil", "binom", "factorial",
+])  # fmt: skip
 _CONSTANTS = frozenset(["pi", "infty", "infinity", "inf", "oo"])
 _SIGNS = {
     "times": "*", "cdot": "*", "ast": "*", "div": "/", "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "ne": "!=",
     "approx": "~", "simeq": "~", "sim": "~", "equiv": "=", "in": "in", "pm": "pm", "mp": "mp", "cup": "cup",
     "mid": "|", "vert": "|", "lvert": "|", "rvert": "|", "colon": ":", "langle": "(", "rangle": ")", "circ": "circ",
     "to": "->", "rightarrow": "->", "Rightarrow": "=>", "implies": "=>", "lfloor": "lfloor", "rfloor": "rfloor",
-    "lceil": "lceil", "rceil": "rceil", "prime": "'", "setminus": "setminus", "backslash": "setminus", "cap": "cap", "notin": "notin", "cong": "cong",
+    "lceil": "lceil", "rceil": "rceil", "prime": "'", "setminus": "setminus", "backslash": "setminus", "cap": "cap",
+    "notin": "notin", "cong": "cong",
     "subset": "subset", "subseteq": "subseteq", "supset": "supset", "supseteq": "supseteq", "propto": "propto",
     "perp": "perp", "parallel": "parallel", "oplus": "oplus", "otimes": "otimes", "wedge": "wedge", "vee": "vee",
     "rtimes": "rtimes", "ltimes": "ltimes", "bullet": "bullet",
 }  # fmt: skip
-ACCENTS = frozenset(
-    "hat bar vec tilde dot widehat widetilde overline underline overrightarrow mathfrak mathcal mathscr".split()
-)
+ACCENTS = frozenset([
+    "hat", "bar", "vec", "tilde", "dot", "widehat", "widetilde", "overline", "underline", "overrightarrow",
+    "mathfrak", "mathcal", "mathscr",
+])  # fmt: skip
 CALCULUS = frozenset(["sum", "prod", "int", "lim"])
 _STRUCTURE = frozenset(["frac", "begin", "end", "emptyset", "mathbb", "angle", "triangle", "pmod"]) | ACCENTS | CALCULUS
-_UNREAD = frozenset("iint iiint oint limsup liminf bigcup bigcap bigoplus partial nabla forall exists not neg lnot".split())
+_UNREAD = frozenset([
+    "iint", "iiint", "oint", "limsup", "liminf", "bigcup", "bigcap", "bigoplus", "partial", "nabla", "forall",
+    "exists", "not", "neg", "lnot",
+])  # fmt: skip
 _PLAIN_WORDS = FUNCTIONS | _CONSTANTS | frozenset(["in", "alpha", "beta", "theta", "lambda"])
 _TEXTS = r"text|textnormal|mathrm|textbf|textit|textrm|mbox|operatorname|mathbf|mathit|mathsf|boldsymbol|bm|rm"
 _TOKEN = re.compile(

@@ -1,4 +1,4 @@
-r"""Matrices in any of their forms: `\begin{pmatrix}`, `[[1,2],[3,4]]`, `\frac12 \begin{bmatrix}...`, a sum, a transpose.
+r"""Matrices in any of their forms: `\begin{pmatrix}`, `[[1,2],[3,4]]`, a multiple, a sum, a transpose.
 
 Scalars in front and sums are carried into the entries, whose trees are then compared one by one. A row or column of
 numbers may also be written as a vector: `(1, 2)`.
@@ -18,7 +18,7 @@ def matrices_equal(reference: Node, answer: Node, equal: Callable[[Node, Node], 
     if ours is None or theirs is None:
         return False
     if isinstance(answer, Brackets) and len(theirs) == 1 and len(ours) > 1 and all(len(row) == 1 for row in ours):
-        theirs = _transposed(theirs)  # a column vector written in one line
+        theirs = tuple(zip(*theirs, strict=True))  # a column vector written in one line
     return [len(row) for row in ours] == [len(row) for row in theirs] and all(
         equal(a, b) for row, other in zip(ours, theirs, strict=True) for a, b in zip(row, other, strict=True)
     )
@@ -45,8 +45,8 @@ def rows_of(node: Node) -> Rows | None:
         case Call("+", terms):
             return _added([rows_of(term) for term in terms])
         case Call("^", (inside, Sym("T" | r"\top" | r"\intercal"))):
-            rows = rows_of(inside)
-            return None if rows is None else _transposed(rows)
+            turned = rows_of(inside)
+            return None if turned is None else _transposed(turned)
     return None
 
 
@@ -70,9 +70,7 @@ def _added(matrices: list[Rows | None]) -> Rows | None:
     known = [rows for rows in matrices if rows is not None]
     if len(known) < len(matrices) or len({tuple(map(len, rows)) for rows in known}) != 1:
         return None
-    return tuple(
-        tuple(Call("+", entries) for entries in zip(*rows, strict=True)) for rows in zip(*known, strict=True)
-    )
+    return tuple(tuple(Call("+", entries) for entries in zip(*rows, strict=True)) for rows in zip(*known, strict=True))
 
 
 def _each(rows: Rows | None, change: Callable[[Node], Node]) -> Rows | None:

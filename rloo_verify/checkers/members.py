@@ -1,4 +1,4 @@
-"""Things of several members: bare lists, sets in braces, plus-minus. The order does not count, and nor do repetitions."""
+"""Things of several members: bare lists, sets in braces, plus-minus. Order and repetitions do not count."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,7 +23,11 @@ def members(node: Node) -> list[Node] | None:
 
 
 def same_members(
-    ours: list[Node] | None, theirs: list[Node] | None, reference: Node, answer: Node, equal: Callable[[Node, Node], bool]
+    ours: list[Node] | None,
+    theirs: list[Node] | None,
+    reference: Node,
+    answer: Node,
+    equal: Callable[[Node, Node], bool],
 ) -> bool:
     """Whether two lists have the same members; where one is None, `reference` or `answer` itself is its one member."""
     if ours == [] or theirs == []:

@@ -16,7 +16,10 @@ DIGITS = 40
 """Precision of numeric evaluation, in decimal digits, where nothing else is said."""
 
 _ARCS = ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"]
-_SAME_NAME = "exp sqrt cbrt asinh acosh atanh floor ceil sin cos tan cot sec csc sinh cosh tanh coth".split()
+_SAME_NAME = [
+    "exp", "sqrt", "asinh", "acosh", "atanh", "floor", "ceil", "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh",
+    "tanh", "coth",
+]  # fmt: skip
 _FUNCTIONS = {
     **{name: name for name in _SAME_NAME},
     **{f"arc{name}": f"a{name}" for name in _ARCS},
@@ -28,7 +31,7 @@ _UNBOUNDED = frozenset(["+", "*", "/", "neg", "abs", "^", "sqrt", "root"])
 
 @dataclass(slots=True)
 class Value:
-    """A number of mpmath, complex where it must be, and the size in bits of the largest or smallest number on the way."""
+    """A number of mpmath, complex where it must be, and the size in bits of the most extreme number on the way."""
 
     number: Any
     bits: int
@@ -132,6 +135,8 @@ def _call(name: str, values: list[Any], mp: Any) -> Any:
     if function is None:
         raise UndefinedError(f"{name} is not known")
     return getattr(mp, function)(*values)
+
+
 def _real(value: Any) -> Any:
     if getattr(value, "imag", 0) != 0:
         raise UndefinedError("complex numbers have no order")

@@ -16,10 +16,10 @@ from rloo_verify.checkers.limits import MAX_DEPTH, TooComplexError, UnreadableEr
 from rloo_verify.checkers.matrices import determinant
 from rloo_verify.checkers.nodes import Call, Matrix, Node, Num, Relation, Sym, Union, depth, product
 
-RELATIONS = frozenset(
-    ["=", "!=", "<", "<=", ">", ">=", "~", "in", "notin", "cong", "subset", "subseteq", "supset", "supseteq", "propto"]
-    + ["perp", "parallel"]
-)
+RELATIONS = frozenset([
+    "=", "!=", "<", "<=", ">", ">=", "~", "in", "notin", "cong", "subset", "subseteq", "supset", "supseteq", "propto",
+    "perp", "parallel",
+])  # fmt: skip
 _PRODUCTS = ("oplus", "otimes", "wedge", "vee", "rtimes", "ltimes", "bullet")
 
 

@@ -1,24 +1,32 @@
-r"""Finds the final answer that a phrase announces: "the answer is", "final answer:", and the same in other languages."""
+r"""Finds the answer that a phrase announces: "the answer is", "final answer:", and the same in other languages."""
 
 import re
 from dataclasses import dataclass
 
 from rloo_verify.checkers.prose import is_sentence
 
+_NOUNS = "|".join([
+    r"answer", r"correct\s+(?:choice|option)",
+    r"r[ée]ponse(?:\s+finale)?", r"respuesta(?:\s+final)?", r"antwort", r"lösung", r"risposta", r"resposta", r"ответ",
+    "最终答案", "最后答案", "正确答案", "答案", "答え", "答", "故选", "应选", "정답", "الجواب", "الإجابة", "उत्तर",
+])  # fmt: skip
+_VERBS = "|".join([
+    r"(?:should[ \t]+be|would[ \t]+be|must[ \t]+be|is|are|est|ist|es|lautet)(?![a-z])", "è", "é", "равен",
+    "应该是", "应为", "是", "为", "為", "は", "은", "는", "هو", "هي", "है",
+])  # fmt: skip
+_ADVERBS = r"thus|therefore|simply|just|then|indeed|clearly|definitely|certainly|for[ \t]+sure|option|choice"
 _PHRASE = re.compile(
-    r"(?P<final>final\s+)?(?:answer|r[ée]ponse(?:\s+finale)?|respuesta(?:\s+final)?|antwort|lösung|risposta|resposta|ответ|"
-    r"最终答案|最后答案|正确答案|答案|答え|答|정답|답|الجواب|الإجابة|उत्तर|故选|应选|correct\s+(?:choice|option))"
-    r"(?:[ \t]+to[ \t]+(?:the|this)[ \t]+(?:problem|question))?[ \t*_]*"
-    r"(?:(?:(?:should[ \t]+be|would[ \t]+be|must[ \t]+be|is|are|est|ist|es|lautet)(?![a-z])|è|é|равен|应该是|应为|是|为|為|は|은|는|هو|هي|है)"
-    r"(?:[ \t]+(?:thus|therefore|simply|just|then|indeed|clearly|definitely|certainly|for[ \t]+sure|option|choice))*[ \t]*[:：]?"
-    r"|[:：=]|(?<=[:：]\*\*)|(?<=[*_]{2})[ \t]*(?=\n)|(?<=final answer)[ \t*_]*(?=\n))"
+    rf"(?P<final>final\s+)?(?:{_NOUNS})(?:[ \t]+to[ \t]+(?:the|this)[ \t]+(?:problem|question))?[ \t*_]*"
+    rf"(?:(?:{_VERBS})(?:[ \t]+(?:{_ADVERBS}))*[ \t]*[:：]?"  # the answer is ...
+    r"|[:：=]|(?<=[*_]{2})[ \t]*(?=\n)|(?<=final answer)[ \t*_]*(?=\n))"  # Answer: ..., or a heading
     r"[\s*_]*"
     r"|(?:答案|故|应|所以|因此)?[,，]?选(?:择|项)?[ \t]*[:：]?[ \t]*(?=[(（]?[A-J])",
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    r"(?:therefore|thus|hence|so|donc|因此|所以)[,，]?[ \t]+(?:(?:i|we)[ \t]+(?:think|believe|guess|conclude|get|choose|pick)"
-    r"[ \t]+)?(?:that[ \t]+)?(?:it'?s|it[ \t]+is|it[ \t]+must[ \t]+be|option|choice)[ \t]+",
+    r"(?:therefore|thus|hence|so|donc|因此|所以)[,，]?[ \t]+"
+    r"(?:(?:i|we)[ \t]+(?:think|believe|guess|conclude|get|choose|pick)[ \t]+)?(?:that[ \t]+)?"
+    r"(?:it'?s|it[ \t]+is|it[ \t]+must[ \t]+be|option|choice)[ \t]+",
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(

@@ -1,4 +1,4 @@
-"""Sets of real numbers as pieces, and what can be done with them: union, intersection, difference, joining what touches.
+"""Sets of real numbers as pieces, and their union, intersection, difference, and joining of what touches.
 
 The ends of pieces are trees. Every operation that needs to know which end comes first gives None where it cannot.
 """
@@ -28,6 +28,7 @@ REALS = [Piece(MINUS, PLUS, True, True)]
 
 
 def same_piece(ours: Piece, theirs: Piece) -> bool:
+    """Whether two pieces have equal ends that are open alike; an infinite end is always open."""
     return (
         (ours.low_open or infinity(ours.low) is not None) == (theirs.low_open or infinity(theirs.low) is not None)
         and (ours.high_open or infinity(ours.high) is not None)
@@ -38,6 +39,7 @@ def same_piece(ours: Piece, theirs: Piece) -> bool:
 
 
 def union(found: list[list[Piece] | None]) -> list[Piece] | None:
+    """All pieces of several sets; None where one of the sets is not understood."""
     if any(pieces is None for pieces in found):
         return None
     return [piece for pieces in found for piece in pieces or ()]

@@ -1,7 +1,8 @@
 """Quotients of polynomials in normal form: the exact test of an algebraic identity, without floating point.
 
 A polynomial is a dictionary from a monomial, which is a sorted tuple of (variable, exponent), to its coefficient.
-Two quotients a/b and c/d are equal where a*d - c*b is the empty dictionary. Pi counts as a variable: it is transcendental.
+Two quotients a/b and c/d are equal where a*d - c*b is the empty dictionary. Pi counts as a variable: it is
+transcendental.
 """
 
 from fractions import Fraction

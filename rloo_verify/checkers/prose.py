@@ -1,4 +1,4 @@
-r"""Answers that stand in a sentence: "The answer is for sure D, not A", "The volume of $ABC$ is 120", "about 3/4 of it".
+r"""Answers that stand in a sentence: "The answer is for sure D, not A", "The volume of $ABC$ is 120".
 
 The rules look at one clause, or for the last resorts at the whole text, and never choose between alternatives: a clause
 that negates or offers several answers has none.
@@ -15,15 +15,16 @@ _DOLLARS = re.compile(r"(?<!\\)\$+")
 _IN_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname|mathbf)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]{2,}(?![^\W\d_])")
 _OTHER_SCRIPT = re.compile("[\u0400-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-_NO_PROSE = frozenset(
-    "sin cos tan cot sec csc log ln exp sqrt pi min max gcd lcm cm mm km kg mod in oo inf infinity abs arcsin arccos "
-    "arctan and or".split()
-)
-_ONLY_IN_SENTENCES = frozenset(
-    "is are was were be been am has have had does did do so thus hence therefore then the this that these those it we he "
-    "she they there answer about just get gets got costs equals because since how what which who que choose chose pick est donc il elle a "
-    "ist es".split()
-)
+_NO_PROSE = frozenset([
+    "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi", "min", "max", "gcd", "lcm", "cm",
+    "mm", "km", "kg", "mod", "in", "oo", "inf", "infinity", "abs", "arcsin", "arccos", "arctan", "and", "or",
+])  # fmt: skip
+_ONLY_IN_SENTENCES = frozenset([
+    "is", "are", "was", "were", "be", "been", "am", "has", "have", "had", "does", "did", "do", "so", "thus",
+    "hence", "therefore", "then", "the", "this", "that", "these", "those", "it", "we", "he", "she", "they", "there",
+    "answer", "about", "just", "get", "gets", "got", "costs", "equals", "because", "since", "how", "what", "which",
+    "who", "que", "choose", "chose", "pick", "est", "donc", "il", "elle", "a", "ist", "es",
+])  # fmt: skip
 _CHINESE_VERB = re.compile("[是为有]")
 _CHOICE_FIRST = re.compile(r"\(?[A-J]\)?\s*[.:)。：]")
 _ALTERNATIVES = re.compile(

@@ -186,7 +186,7 @@ def _close(a: Any, b: Any) -> bool:
 
 def _points(names: frozenset[str], ranges: Iterable[tuple[float, float]]) -> Iterable[dict[str, Any]]:
     """Random but fixed points: the same expressions always get the same verdict."""
-    import mpmath  # type: ignore[import-untyped]
+    import mpmath
 
     for index, (low, high) in enumerate(ranges):
         yield {name: mpmath.mpf(random.Random(f"{name} {index} {low}").uniform(low, high)) for name in sorted(names)}

@@ -12,7 +12,7 @@ from rloo_verify.checkers.nodes import Call, Const, Node, Num, Sym, walk
 from rloo_verify.checkers.rational import exact
 
 CALCULUS = frozenset(["sum", "prod", "int", "lim"])
-"""Operators that only this level understands. Their arguments: variable, low, high, body; for `lim` variable, to, body."""
+"""What only this level understands. The arguments: variable, low, high, body; for `lim` variable, to, body."""
 
 INTEGER_NAMES = frozenset("nkmjlN")
 """Variables that stand for whole numbers by custom."""
@@ -23,9 +23,10 @@ _LARGEST_FACTORIAL = 200
 _MOST_TERMS = 1_000
 _LARGEST_DIFFERENCE = 200
 _FUNCTIONS = {
-    "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "abs": "Abs", "floor": "floor", "ceil": "ceiling", "binom": "binomial",
+    "sqrt": "sqrt", "exp": "exp", "abs": "Abs", "floor": "floor", "ceil": "ceiling",
+    "binom": "binomial", "root": "root",
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc", "sinh": "sinh", "cosh": "cosh",
-    "tanh": "tanh", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "log": "log", "!": "factorial", "root": "root",
+    "tanh": "tanh", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "log": "log", "!": "factorial",
 }  # fmt: skip
 
 
@@ -37,8 +38,9 @@ def has_calculus(node: Node) -> bool:
 def supports(node: Node) -> bool:
     """Whether sympy knows everything in a tree; asked first, because importing sympy takes a while."""
     return all(
-        part.name in CALCULUS or part.name in _BUILDERS or part.name in _FUNCTIONS if isinstance(part, Call) else
-        isinstance(part, Num | Sym | Const)
+        part.name in CALCULUS or part.name in _BUILDERS or part.name in _FUNCTIONS
+        if isinstance(part, Call)
+        else isinstance(part, Num | Sym | Const)
         for part in walk(node)
     )
 

@@ -27,9 +27,9 @@ _LONG = {
     long: short
     for short, names in {
         "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre", "km": "kilometer kilometre",
-        "g": "gram gramme", "kg": "kilogram kilo", "s": "second sec", "min": "minute", "h": "hour hr", "in": "inch inche",
-        "ft": "foot feet", "mi": "mile", "l": "liter litre", "ml": "milliliter millilitre", "lb": "pound", "oz": "ounce",
-        "yd": "yard",
+        "g": "gram gramme", "kg": "kilogram kilo", "s": "second sec", "min": "minute", "h": "hour hr",
+        "in": "inch inche", "ft": "foot feet", "mi": "mile", "l": "liter litre", "ml": "milliliter millilitre",
+        "lb": "pound", "oz": "ounce", "yd": "yard",
     }.items()
     for long in names.split()
 }  # fmt: skip
@@ -65,7 +65,7 @@ def same_unit(ours: str, theirs: str) -> bool:
 
 
 def currency(text: str) -> str | None:
-    r"""The currency that a text names; None where it names none. A bare `$` is no dollar: LaTeX uses it for formulas."""
+    r"""The currency that a text names; None where it names none. A bare `$` is no dollar but LaTeX."""
     return next((name for name, pattern in _CURRENCIES if pattern.search(text)), None)
 
 
