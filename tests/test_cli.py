@@ -1,5 +1,6 @@
 """The command line: one sentence and exit code 2 for what a user can mend, and what each command prints."""
 
+import contextlib
 import gzip
 import json
 import subprocess
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import CHECK, config_of, rows_of, write_run
+from runs import CHECK, config_of, rows_of, small_disk, write_run
 
 from rloo_verify.cli import main
 from rloo_verify.configfile import load_config
@@ -287,3 +288,17 @@ def test_the_help_names_every_command(command: Command) -> None:
     assert code == 0
     for name in ("train", "eval", "tasks", "view", "doctor"):
         assert name in out
+
+
+@pytest.mark.parametrize("room_kib", [0, 40, 2000])
+def test_a_full_disk_is_one_sentence_and_exit_code_2(
+    run_file: Path, command: Command, tmp_path: Path, room_kib: int
+) -> None:
+    # Room for nothing, for the first files, and for the first checkpoint; the log file is on that disk, too.
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        (disk / "filler").write_bytes(bytes(4096 * 1024 - room_kib * 1024 - 64 * 1024))
+        with contextlib.suppress(OSError), (disk / "rest").open("wb") as file:
+            while room_kib == 0:
+                file.write(bytes(4096))
+        result = command("train", run_file, f"--run.out={disk}", "--run.steps=8")
+    assert_user_error(result, "the disk is full; what was written before is intact, make room and run the same")
