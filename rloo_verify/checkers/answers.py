@@ -14,6 +14,7 @@ from rloo_verify.checkers.limits import MAX_ITEMS, TooComplexError
 from rloo_verify.checkers.nodes import Brackets, Node, Quantity, Text
 from rloo_verify.checkers.normalise import unwrapped
 from rloo_verify.checkers.parser import parse
+from rloo_verify.checkers.systems import read_solutions, without_layout
 from rloo_verify.checkers.units import NO_UNIT, split_unit
 
 _AND = re.compile(
@@ -23,6 +24,7 @@ _OR = re.compile(r"\bor\b", re.IGNORECASE)
 _AND_BETWEEN_DIGITS = re.compile(r"(?<=[\d)])(?:and|or)(?=[\d(a-z\\])|(?<=\d)(?:and|or)(?=\w)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
 _TEXTS = re.compile(r"\\text\s*\{[^{}]*\}")
+_NO_SOLUTION = re.compile(r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)|(?:the )?empty set")
 _FOR_ALL = re.compile(r"^\\text\s*\{\s*(?:for\s+)?(?:all|any|every)\b[^{}]*\}\s*(?=\S)")
 _LONGEST_DATE = 60
 _PROSE = re.compile(r"(?:[^\W\d_]|[\s'\".,!?()/&-])+")
@@ -42,13 +44,16 @@ def read_answer(text: str) -> Node:
         UnreadableError: The text is not in the grammar.
         TooComplexError: It is beyond the limits.
     """
-    text = _FOR_ALL.sub("", text)
+    text = without_layout(_FOR_ALL.sub("", text))
     clock = read_clock(text) if len(text) <= _LONGEST_DATE else None
     if clock is not None:
         return clock
     words = plain_words(text)
     if words is not None:
-        return Text(words)
+        return Brackets("{", "}", ()) if _NO_SOLUTION.fullmatch(words) else Text(words)
+    solutions = read_solutions(text)
+    if solutions is not None:
+        return Brackets("", "", tuple(Brackets("(", ")", tuple(map(_read_item, values))) for values in solutions))
     items, opening, closing = split_list(text), "", "or" if _OR.search(text) else ""
     inside = _in_braces(items[0]) if len(items) == 1 else None
     if inside is not None and len(parts := split_list(inside)) > 1:

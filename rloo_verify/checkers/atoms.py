@@ -68,8 +68,7 @@ class Atoms(Groups):
     def _number(self, token: Token) -> Node:
         whole, _, decimals = token.text.partition(".")
         value = Fraction(digits_to_int((whole + decimals) or "0"), 10 ** len(decimals))
-        if self.next.text == "overline" and "." in token.text:
-            self.take()
+        if "." in token.text and (self.next.text in ("overline", "dot") or token.text.endswith(".")):
             return self._repeating(value, len(decimals))
         if self.at("_"):
             self.take()
@@ -81,10 +80,10 @@ class Atoms(Groups):
         return Num(value, len(decimals) if "." in token.text else None)
 
     def _repeating(self, value: Fraction, places: int) -> Node:
-        r"""`0.1\overline{6}`: the bar covers the digits that repeat."""
-        self.expect("{")
+        r"""`0.1\overline{6}`, `0.1\dot{6}`, `0.1(6)`: the digits that repeat."""
+        self.accept("(") or (self.take() and self.expect("{"))
         digits = self.take().text
-        self.expect("}")
+        self.expect("}", ")")
         if not digits.isdecimal():
             raise UnreadableError("a bar over something else than digits")
         return Num(value + Fraction(digits_to_int(digits), (10 ** len(digits) - 1) * 10**places))

@@ -17,6 +17,7 @@ from rloo_verify.checkers.nodes import (
     Node,
     Quantity,
     Relation,
+    Sym,
     Text,
     Union,
     symbols,
@@ -43,6 +44,10 @@ def equal(reference: Node, answer: Node) -> bool:
     if ours is not None or theirs is not None:
         if same_members(ours, theirs, reference, answer, equal):
             return True
+        if _as_coordinates(reference, answer):
+            return True
+        if _is_operation(reference) or _is_operation(answer):
+            return _as_sets(reference, answer)
         return _only_relations(ours) and _only_relations(theirs) and _as_sets(reference, answer)
     if isinstance(reference, Relation) or isinstance(answer, Relation):
         return _relations_equal(reference, answer)
@@ -61,7 +66,7 @@ def _things_equal(reference: Node, answer: Node) -> bool:
             )
         case (Call("time" | "date") as clock, other) | (other, Call("time" | "date") as clock):
             return same_time(clock, other)
-        case (Union() | Text("R") | Call("setminus"), _) | (_, Union() | Text("R") | Call("setminus")):
+        case _ if _is_operation(reference) or _is_operation(answer):
             return _as_sets(reference, answer)
         case Call("ratio", ours_parts), Call("ratio", their_parts):
             return _ratios_equal(ours_parts, their_parts)
@@ -87,6 +92,39 @@ def _descriptions_equal(reference: Node, answer: Node) -> bool:
         return True
     both = isinstance(reference, Brackets) and isinstance(answer, Brackets) and _is_described(reference)
     return both and _is_described(answer) and described_equal(reference, answer, equal)  # type: ignore[arg-type]
+
+
+def _is_operation(node: Node) -> bool:
+    """Whether a tree is the real numbers, or makes a set out of others."""
+    match node:
+        case Union() | Text("R") | Call("setminus") | Call("apply", (Sym("cap"), *_)):
+            return True
+        case Call("+", (Text(), Call("neg", (Brackets("{"),)))):
+            return True
+    return False
+
+
+def _as_coordinates(reference: Node, answer: Node) -> bool:
+    """`x = 1, y = 2` for the tuple (1, 2), or the other way round; the names are in alphabetical order."""
+    match reference, answer:
+        case Brackets("(", ")", items), Brackets("", "", named) if (values := _named_in_order(named)) is not None:
+            return len(items) == len(values) and all(map(equal, items, values))
+        case Brackets("", "", named), Brackets("(", ")", items) if (values := _named_in_order(named)) is not None:
+            return len(items) == len(values) and all(map(equal, values, items))
+    return False
+
+
+def _named_in_order(items: tuple[Node, ...]) -> list[Node] | None:
+    """The values of `name = value` in a row, where the names are plain, different and in alphabetical order."""
+    names, values = [], []
+    for item in items:
+        match item:
+            case Relation(("=",), (Sym(name), value)):
+                names.append(name)
+                values.append(value)
+            case _:
+                return None
+    return values if names == sorted(set(names)) else None
 
 
 def _only_relations(members: list[Node] | None) -> bool:

@@ -7,7 +7,7 @@ those that touch are joined, so `[1,2] \cup [2,3]` is `[1,3]`; ends with variabl
 from fractions import Fraction
 
 from rloo_verify.checkers.names import is_name
-from rloo_verify.checkers.nodes import Brackets, Call, Node, Num, Relation, Text, Union, substituted, symbols
+from rloo_verify.checkers.nodes import Brackets, Call, Node, Num, Relation, Sym, Text, Union, substituted, symbols
 from rloo_verify.checkers.pieces import (
     MINUS,
     PLUS,
@@ -51,6 +51,10 @@ def pieces_of(node: Node) -> list[Piece] | None:
             return union([pieces_of(part) for part in parts])
         case Call("setminus", (whole, part)):
             return without(pieces_of(whole), pieces_of(part))
+        case Call("+", (Text("R") as whole, Call("neg", (Brackets("{") as part,)))):
+            return without(pieces_of(whole), pieces_of(part))
+        case Call("apply", (Sym("cap"), left, right)):
+            return intersection(pieces_of(left), pieces_of(right))
         case Text("R"):
             return REALS
         case Relation(("in",), (_, inside)):

@@ -40,7 +40,7 @@ _TEXTS = r"text|textnormal|mathrm|textbf|textit|textrm|mbox|operatorname|mathbf|
 _TOKEN = re.compile(
     r"(?P<space>\s+)"
     rf"|\\(?:{_TEXTS})\*?\s*\{{(?P<text>[^{{}}]*)\}}"
-    r"|(?P<number>\d+(?:\.\d+|\.(?=\\overline))?|\.\d+)"
+    r"|(?P<number>\d+(?:\.\d+|\.(?=\\overline|\\dot|\(\d+\)))?|\.\d+)"
     r"|\\(?P<command>[a-zA-Z]+)\*?"
     r"|(?P<word>[a-zA-Z]+)"
     r"|(?P<mark>\*\*|<=|=<|>=|!=|=>|->|\\\\|\\[{}%|$]|[-+*/^_=<>()\[\]{}|!,;:%&'])"

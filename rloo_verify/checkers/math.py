@@ -18,7 +18,7 @@ from rloo_verify.checkers.choice import letter as chosen_letter
 from rloo_verify.checkers.equality import equal
 from rloo_verify.checkers.extract import MODES, Found, find_answer, without_reasoning
 from rloo_verify.checkers.levels import Level
-from rloo_verify.checkers.limits import MAX_CHARACTERS, TooComplexError, UnreadableError
+from rloo_verify.checkers.limits import MAX_CHARACTERS, MAX_RAW_CHARACTERS, TooComplexError, UnreadableError
 from rloo_verify.checkers.normalise import normalise
 from rloo_verify.checkers.numbers import Number, read_number
 from rloo_verify.checkers.prose import is_sentence, only_letter, only_quantity
@@ -31,7 +31,7 @@ DEFAULT_MODE = "strict"
 _LONGEST_SHOWN = 200
 _SPOKEN = frozenset(["phrase", "conclusion"])
 _UNMARKED = frozenset(["bare", "last_quantity"])
-_DECIMAL_COMMA = re.compile(r"([-+]?\d+),(\d+)")
+_DECIMAL_COMMA = re.compile(r"([-+]?\d+|[-+]?\d{1,3}(?:[. ]\d{3})+),(\d+)")
 _NO_ANSWER = Verdict(Outcome.FAIL, "no_answer", "the completion gives no final answer")
 
 
@@ -145,10 +145,14 @@ def judge(reference: Reference, text: str) -> bool | None:
 
 def _verdict(reference: Reference, found: Found, *, lenient: bool) -> Verdict:
     text = found.text
-    if lenient and found.rule in _SPOKEN and is_sentence(text):
-        spoken = only_letter(text) if reference.letter else only_quantity(text)
-        text = spoken or text
+    if lenient and found.rule in _SPOKEN:
+        if reference.letter:
+            text = only_letter(text) or text
+        elif is_sentence(text):
+            text = only_quantity(text) or text
     shown = text[:_LONGEST_SHOWN]
+    if len(text) > MAX_RAW_CHARACTERS:
+        return Verdict(Outcome.FAIL, "too_complex", f"a final answer of {len(text)} characters", shown)
     plain = normalise(text)
     if not plain:
         return Verdict(Outcome.FAIL, "no_answer", "the final answer is empty", shown)
@@ -183,7 +187,7 @@ def _decimal_comma(text: str, number: Number) -> bool:
     match = _DECIMAL_COMMA.fullmatch(text)
     if match is None or len(match[2]) != number.decimals:
         return False
-    return read_number(f"{match[1]}.{match[2]}") == number
+    return read_number(f"{re.sub('[. ]', '', match[1])}.{match[2]}") == number
 
 
 check.prepare = prepare  # type: ignore[attr-defined]

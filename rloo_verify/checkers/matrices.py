@@ -11,6 +11,8 @@ from rloo_verify.checkers.nodes import Brackets, Call, Matrix, Node, Sym, walk
 
 Rows: TypeAlias = tuple[tuple[Node, ...], ...]
 
+_MOST_PRODUCTS = 64
+
 
 def matrices_equal(reference: Node, answer: Node, equal: Callable[[Node, Node], bool]) -> bool:
     """Whether two trees, at least one of which holds a matrix, are the same matrix."""
@@ -40,7 +42,7 @@ def rows_of(node: Node) -> Rows | None:
             return _each(rows_of(inside), lambda entry: Call("neg", (entry,)))
         case Call("/", (inside, under)):
             return _each(rows_of(inside), lambda entry: Call("/", (entry, under)))
-        case Call("*", factors):
+        case Call("*", factors) if has_matrix(node):
             return _scaled(factors)
         case Call("+", terms):
             return _added([rows_of(term) for term in terms])
@@ -59,11 +61,24 @@ def _rows_of_brackets(items: tuple[Node, ...]) -> Rows | None:
 
 
 def _scaled(factors: tuple[Node, ...]) -> Rows | None:
-    inside = [factor for factor in factors if has_matrix(factor)]
+    matrices = [rows_of(factor) for factor in factors if has_matrix(factor)]
     others = tuple(factor for factor in factors if not has_matrix(factor))
-    if len(inside) != 1:
+    total = matrices[0]
+    for rows in matrices[1:]:
+        total = _multiplied(total, rows)
+    return _each(total, lambda entry: Call("*", (*others, entry))) if others else total
+
+
+def _multiplied(left: Rows | None, right: Rows | None) -> Rows | None:
+    if left is None or right is None or any(len(row) != len(right) for row in left):
         return None
-    return _each(rows_of(inside[0]), lambda entry: Call("*", (*others, entry)))
+    if len(left) * len(right) * len(right[0]) > _MOST_PRODUCTS:
+        return None
+    columns = _transposed(right)
+    return tuple(
+        tuple(Call("+", tuple(Call("*", pair) for pair in zip(row, column, strict=True))) for column in columns)
+        for row in left
+    )
 
 
 def _added(matrices: list[Rows | None]) -> Rows | None:

@@ -43,12 +43,16 @@ _SPELLINGS = (
     (re.compile(r"\\rbrace(?![a-zA-Z])"), r"\\}"),
     (re.compile(r"\\(?:lbrack)(?![a-zA-Z])"), "["),
     (re.compile(r"\\(?:rbrack)(?![a-zA-Z])"), "]"),
+    (re.compile(r"\\langle(?![a-zA-Z])"), "("),
+    (re.compile(r"\\rangle(?![a-zA-Z])"), ")"),
+    (re.compile(r"(\.\d{0,40}?)(\d)\2{2,40}\s?(?:\.\.\.|\\[cl]?dots(?![a-zA-Z]))"), r"\1\\overline{\2}"),
 )
 _ESCAPED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
 _MONEY = re.compile(r"\\?\$|[€£¥]")
+_DECIMAL_COMMA = re.compile(r"[-+]?0,\d{3,}")  # nothing else has a zero before three digits
 _ROW_END = re.compile(r"\\\\\s*\[[-\d.a-z ]{1,12}\]|\\cr(?![a-zA-Z])")
 _OVER = re.compile(r"\{\s*([^{}]+?)\s*\\over\s*([^{}]+?)\s*\}")
-_GROUPED = re.compile(r"(?<=\d)\s*(?:\{,\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
+_GROUPED = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
 _FRENCH = re.compile(r"(?<![\w)}\]])([\[\]])([^\[\](){}]{1,60}[,;][^\[\](){}]{1,60})([\[\]])(?![\w(\[])")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("*", "*"))
 _MAX_WRAPPINGS = 8
@@ -82,7 +86,8 @@ def normalise(text: str) -> str:
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
     text = _SPACES.sub(" ", text)
-    return unwrapped(_MONEY.sub(" ", unwrapped(text))).removeprefix("=").lstrip()
+    text = unwrapped(_MONEY.sub(" ", unwrapped(text))).removeprefix("=").lstrip()
+    return text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
 
 
 def _round(interval: re.Match[str]) -> str:

@@ -130,6 +130,8 @@ class _Parser(Calculus):
                 node = Call("%", (node,))
             elif self.accept("'"):
                 node = Call("prime", (node,))
+            elif isinstance(node, Num) and self.accept("_"):  # (101)_2
+                node = Call("base", (node, self.group()))
             elif self.at("^") and self.tokens[self.position + 1].text == "circ":
                 self.position += 2
                 node = Call("deg", (node,))

@@ -32,7 +32,9 @@ _ALTERNATIVES = re.compile(
     r"|n't\b|\\neq?\b|≠|不是|或者?)",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(r"[,，;；。.]\s|\b(?:because|since|as|not|and not)\b", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"[,，;；。.]\s|\b(?:because|since|as|not|and not)\b|\b(?:non|pas|nicht|mais|but)\b|因为|不是|而不是", re.IGNORECASE
+)
 _LETTER = re.compile(r"(?<![\w'’$\\])[(\[]?([A-J])[)\]]?(?![\w'’=^*/+-]|\s*[=+*/^<>])")
 _LONGEST_BARE = 400
 _MOST_WORDS = 4
@@ -61,6 +63,8 @@ def only_quantity(clause: str) -> str | None:
     if _ALTERNATIVES.search(clause):
         return None
     found = {text.strip() for _, text in _quantities(clause)}
+    if len(found) > 1:  # 220 $ to pay in 12 months
+        found = {text for text in found if re.search(rf"[$€£]\s?{re.escape(text)}|{re.escape(text)}\s?[$€£]", clause)}
     return found.pop() if len(found) == 1 else None
 
 

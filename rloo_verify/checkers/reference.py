@@ -9,16 +9,19 @@ from typing import Any
 from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.checkers.answers import read_answer
 from rloo_verify.checkers.boxes import reference_box
-from rloo_verify.checkers.limits import TooComplexError, UnreadableError
+from rloo_verify.checkers.extract import extract_answer
+from rloo_verify.checkers.limits import MAX_RAW_CHARACTERS, TooComplexError, UnreadableError
 from rloo_verify.checkers.nodes import Call, Const, Node, Num, Sym, children
 from rloo_verify.checkers.normalise import normalise
 from rloo_verify.checkers.numbers import Number, read_number
+from rloo_verify.checkers.prose import is_sentence
 from rloo_verify.checkers.scalars import scalars_equal
 from rloo_verify.checkers.symbolic import has_calculus
 from rloo_verify.checkers.units import currency
 
 _LETTER = re.compile(r"\(?([A-J])\)?")
 _LONGEST_SHOWN = 200
+_SHORTEST_SOLUTION = 60
 _PROBE = Num(Fraction(1, 7))
 
 
@@ -50,7 +53,9 @@ def read_reference(answer: str) -> Reference:
     Raises:
         UnusableReferenceError: It is empty.
     """
-    text = normalise(reference_box(answer) or answer)
+    if len(answer) > MAX_RAW_CHARACTERS:
+        raise UnusableReferenceError(f"the reference {answer[:_LONGEST_SHOWN]!r}... has {len(answer)} characters")
+    text = normalise(reference_box(answer) or _marked(answer) or answer)
     if not text:
         raise UnusableReferenceError(f"the reference {answer[:_LONGEST_SHOWN]!r} is empty")
     choice = _LETTER.fullmatch(text)
@@ -64,6 +69,13 @@ def read_reference(answer: str) -> Reference:
     except (UnreadableError, TooComplexError) as error:
         return Reference(text, None, letter, money, None, str(error))
     return Reference(text, number, letter, money, tree)
+
+
+def _marked(answer: str) -> str | None:
+    """The final answer of a reference that is a whole solution without a box."""
+    if len(answer) < _SHORTEST_SOLUTION or not is_sentence(answer):
+        return None
+    return extract_answer(answer, ("answer_tag", "hashes", "phrase"))
 
 
 def read_references(answer: Any) -> list[Reference]:

@@ -8,12 +8,13 @@ _WORDS = (
     r"(?:\\(?:text|mathrm|mbox|textbf|textit|textnormal|operatorname)\s*\{(?!\s*[ei]\s*\})[^{}]*\}"
     r"|(?<!\\)\b[^\W\d_]{2,}\b|(?<=[\d\s}])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+)"
 )
-_UNIT_PART = rf"(?:{_WORDS}|(?<=[\d\s}}])(?:[kcm]m|kg|ft|in)\b|(?<=[\s}}])[mgslLhN]\b)(?:\s*\^\s*(?:-?\d|\{{-?\d\}}))?"
+_UNIT_PART = rf"(?:{_WORDS}|(?<=[\d\s}}])(?:[kcm]m|kg|ft|in)\b|(?<=[\s}}/])[mgslLhN]\b)(?:\s*\^\s*(?:-?\d|\{{-?\d\}}))?"
 _UNIT = re.compile(
     rf"\s*(?:\\frac\s*\{{\s*{_WORDS}\s*\}}\s*\{{\s*{_WORDS}\s*\}}|\^\\circ\s*(?:{_WORDS}|[CFK]\b)"
     rf"|{_UNIT_PART}(?:(?:[\s/*.-]+|(?=\\)){_UNIT_PART})*)\s*$"
 )
 _LONGEST_UNIT = 80
+_IN_TEXT = re.compile(r"\\[a-z]+\s*\{[^{}]*\}|\\[a-z]+")
 NO_UNIT = FUNCTIONS | {
     "pi", "theta", "alpha", "beta", "infty", "infinity", "oo", "inf", "in", "and", "or", "not", "to", "if", "mod",
     "base", "more", "less", "minus", "plus", "squared", "cubed", "through", "hundred", "thousand", "million",
@@ -21,7 +22,13 @@ NO_UNIT = FUNCTIONS | {
 }  # fmt: skip
 """Words behind a number that are no unit: names, connectives, and what changes the number."""
 
-_NO_UNIT_PART = re.compile("[百千万億亿萬兆만억]|^d[a-z]$")  # ten thousand, and the dx of an integral
+_SHORT = frozenset([
+    "cm", "mm", "km", "dm", "nm", "kg", "mg", "ml", "cl", "ft", "in", "yd", "mi", "lb", "lbs", "oz", "hr", "hrs", "min",
+    "sec", "ms", "mph", "kph", "km", "hz", "pct", "deg", "rad", "usd", "eur", "gbp", "cal", "mol", "pa", "kw", "kj",
+    "cup", "bag", "box", "day", "men", "man", "egg", "pie", "car", "dog", "cat", "pen", "cow", "hen", "way", "ways",
+])  # fmt: skip
+"""Words of two or three letters that are units even without `\\text`; any others are products of variables."""
+_NO_UNIT_PART = re.compile("[百万億亿萬兆만억]|千(?![克米瓦卡])|^d[a-z]$")  # ten thousand, and the dx of an integral
 
 _LONG = {
     long: short
@@ -53,6 +60,9 @@ def split_unit(text: str) -> tuple[str, str | None]:
     unit = re.sub(r"[\s{}$.]|\\(?:text(?:normal|bf|it)?|mathrm|mbox|operatorname|frac)", " ", match.group())
     words = re.findall(r"[^\W\d_]+", unit)
     if not re.search(r"[\d})]$|\\pi$", core) or any(word in NO_UNIT or _NO_UNIT_PART.search(word) for word in words):
+        return text, None
+    plain = re.findall(r"[a-zA-Z]+", _IN_TEXT.sub(" ", match.group()))
+    if any(1 < len(word) < 4 and word.casefold() not in _SHORT for word in plain):
         return text, None
     if unit.strip().casefold() in ("percent", "percentage", "pct"):
         return core + "%", None
