@@ -8,6 +8,7 @@ _ENVIRONMENT = re.compile(
     re.DOTALL,
 )
 _FEWEST = 2
+_JOINT = re.compile(r"\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
 _WHOLE = r"[a-zA-Z]\s*\\in\s*(?:\\mathbb\s*\{?\s*Z\s*\}?|Z(?![a-zA-Z]))"
 _ANY_INTEGER = re.compile(
     rf"\s*[,;]?\s*(?:\\text\s*\{{\s*(?:where|for|with|,)?[^{{}}]*\}}\s*|where\s+|for\s+)?"
@@ -27,8 +28,8 @@ def without_layout(text: str) -> str:
 
 def read_solutions(text: str) -> list[list[str]] | None:
     """Several solutions of a system, `p=5, q=2; p=7, q=2`: the values of each; None for anything else."""
-    groups = [group.split(",") for group in text.split(";")]
-    if len(groups) < _FEWEST or len(groups[0]) < _FEWEST or re.search(r"[(){}\[\]]", text):
+    groups = [group.split(",") for group in _JOINT.sub(";", text).split(";")]
+    if len(groups) < _FEWEST or len(groups[0]) < _FEWEST or re.search(r"[(){}\[\]]", _JOINT.sub(";", text)):
         return None
     named = [[item.partition("=") for item in group] for group in groups]
     names = [[name.strip() for name, _, _ in group] for group in named]
