@@ -13,7 +13,7 @@ from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
-from rloo_verify.packing import Row, Scored, micro_batches
+from rloo_verify.packing import Row, Scored
 from rloo_verify.rloo import rloo_loss
 from rloo_verify.types import Group, Signal
 
@@ -37,6 +37,8 @@ class Update:
         lr: Learning rate of the update, None without one.
         completions: Completions trained on.
         tokens: Completion tokens trained on.
+        tokens_computed: Tokens that went through the model, prompts included.
+        tokens_saved: Prompt tokens that did not, because completions share their prompt.
         gap: Sampler against learner over those tokens, or over one completion where none was trained on.
         kl: The KL penalty's statistics; None without KL.
     """
@@ -47,6 +49,8 @@ class Update:
     lr: float | None = None
     completions: int = 0
     tokens: int = 0
+    tokens_computed: int = 0
+    tokens_saved: int = 0
     gap: Gap | None = None
     kl: Kl | None = None
 
@@ -124,11 +128,12 @@ class Learner:
         drawn = {one.index: logprobs for one, logprobs in sequences}
         wanted = [one for one, _ in sequences if one.index in advantages]
         self.optimizer.zero_grad(set_to_none=True)
-        loss, gaps = 0.0, []
-        for rows in micro_batches(self.scorer.rows(wanted), self.config.micro_batch_tokens):
+        loss, gaps, computed = 0.0, [], 0
+        for rows in self.scorer.micro_batches(wanted, self.config.micro_batch_tokens):
             part, gap = self._backward(rows, advantages, num_completions, drawn)
             loss += part
             gaps.append(gap)
+            computed += sum(map(len, rows))
         gap_of_step = self._gap(gaps)
         lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
         return Update(
@@ -138,6 +143,9 @@ class Learner:
             lr=lr,
             completions=len(wanted),
             tokens=sum(len(one.completion_T) for one in wanted),
+            tokens_computed=computed,
+            tokens_saved=sum(len(one.prompt_T) + len(one.completion_T) for one in wanted if one.completion_T)
+            - computed,
             gap=gap_of_step,
             kl=kl,
         )
@@ -210,7 +218,7 @@ class Learner:
     def _logprobs(self, scorer: Scorer, sequences: Sequence[Scored], temperature: float) -> dict[int, Tensor]:
         """Token log-probs of each sequence by its index, on the CPU, without gradients; empty ones are absent."""
         values: dict[int, Tensor] = {}
-        for rows in micro_batches(scorer.rows(sequences), self.config.micro_batch_tokens):
+        for rows in scorer.micro_batches(sequences, self.config.micro_batch_tokens):
             with scorer.autocast():
                 batch, logprobs_K = scorer.token_logprobs(rows, temperature)
             logprobs_K, owners_K = logprobs_K.cpu(), batch.owners_K.cpu()
