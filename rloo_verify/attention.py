@@ -26,27 +26,28 @@ QUERY_BLOCK = 256
 
 @dataclass(frozen=True, slots=True)
 class PackedGroup:
-    """Where one prompt and its completions lie in a packed row.
+    """How one prompt and its completions lie in their part of a packed row.
 
     Attributes:
-        prompt: Columns of the prompt.
-        columns_G_L: Column of each token of each completion, padded with the completion's last column.
-        present_G_L: False at the padding.
+        prompt_length: Tokens of the prompt, which comes first.
+        own_length: Tokens of all completions, which follow one after the other.
+        columns_G_L: Place of each token of each completion among these, padded with the completion's last one.
+        places: Where in the flattened `columns_G_L` the tokens are, the padding left out, in their order.
     """
 
-    prompt: slice
+    prompt_length: int
+    own_length: int
     columns_G_L: Tensor
-    present_G_L: Tensor
+    places: Tensor
 
 
-def packed_group(start: int, prompt_length: int, lengths: Sequence[int], device: torch.device | str) -> PackedGroup:
-    """The layout of a prompt of `prompt_length` tokens at column `start`, followed by completions of these lengths."""
+def packed_group(prompt_length: int, lengths: Sequence[int], device: torch.device | str) -> PackedGroup:
+    """The layout of a prompt of `prompt_length` tokens followed by completions of these lengths (at least 1)."""
     offsets = torch.arange(max(lengths))[None]
     lengths_G = torch.tensor(lengths)[:, None]
-    firsts_G = start + prompt_length + lengths_G.cumsum(0) - lengths_G
-    columns = firsts_G + torch.minimum(offsets, lengths_G - 1)
-    present = offsets < lengths_G
-    return PackedGroup(slice(start, start + prompt_length), columns.to(device), present.to(device))
+    columns = lengths_G.cumsum(0) - lengths_G + torch.minimum(offsets, lengths_G - 1)
+    places = (offsets < lengths_G).flatten().nonzero().squeeze(1)
+    return PackedGroup(prompt_length, sum(lengths), columns.to(device), places.to(device))
 
 
 def shared_prompt_attention(
@@ -82,54 +83,56 @@ def shared_prompt_attention(
     if any(kwargs.get(name) is not None for name in ("sliding_window", "softcap", "s_aux", "position_bias")) or dropout:
         raise NotImplementedError(f"{type(module).__name__} is not plainly causal, so prompts cannot be shared")
     shared = getattr(module, "num_key_value_groups", 1)
-    key, value = repeat_kv(key, shared), repeat_kv(value, shared)
+    # one split for all parts: its backward is one concatenation, that of slices would fill the whole row for each
+    sizes = [size for group in packed_groups for size in (group.prompt_length, group.own_length)]
+    queries, keys, values = (
+        tensor.split(sizes, dim=2) for tensor in (query, repeat_kv(key, shared), repeat_kv(value, shared))
+    )
     pieces: list[Tensor] = []
-    columns: list[Tensor] = []
-    for group in packed_groups:
-        prompt_key, prompt_value = key[:, :, group.prompt], value[:, :, group.prompt]
-        pieces.append(
-            scaled_dot_product_attention(
-                query[:, :, group.prompt], prompt_key, prompt_value, is_causal=True, scale=scaling
-            )[0]
+    for i, group in enumerate(packed_groups):
+        prompt, own = 2 * i, 2 * i + 1
+        attended = scaled_dot_product_attention(
+            queries[prompt], keys[prompt], values[prompt], is_causal=True, scale=scaling
         )
-        columns.append(torch.arange(group.prompt.start, group.prompt.stop, device=query.device))
-        attended = _completions(group, query, key, value, prompt_key, prompt_value, scaling)
-        pieces.append(attended.transpose(0, 1)[:, group.present_G_L])
-        columns.append(group.columns_G_L[group.present_G_L])
-    output = torch.zeros_like(query[0]).index_copy(1, torch.cat(columns), torch.cat(pieces, dim=1))
-    return output[None].transpose(1, 2).contiguous(), None
+        pieces.append(attended[0].transpose(0, 1))
+        attended = _completions(group, queries[own], (keys[prompt], keys[own]), (values[prompt], values[own]), scaling)
+        pieces.append(attended.transpose(1, 2).flatten(0, 1).index_select(0, group.places))
+    return torch.cat(pieces)[None], None
 
 
 def _completions(
     group: PackedGroup,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    prompt_key: Tensor,
-    prompt_value: Tensor,
+    own_query: Tensor,
+    keys: tuple[Tensor, Tensor],
+    values: tuple[Tensor, Tensor],
     scaling: float | None,
 ) -> Tensor:
-    """Attention of all completions of a group, `[G, heads, L, head size]`; entries at the padding mean nothing."""
+    """Attention of all completions of a group, `[G, heads, L, head size]`; entries at the padding mean nothing.
+
+    `keys` and `values` hold the prompt's and the completions' part.
+    """
     count, longest = group.columns_G_L.shape
-    prompt_length = prompt_key.shape[2]
 
-    def own(tensor: Tensor) -> Tensor:
-        return tensor[0][:, group.columns_G_L].transpose(0, 1)
+    def each(tensor: Tensor) -> Tensor:
+        """`[1, heads, tokens of all completions, size]` -> `[G, heads, L, size]`."""
+        # index_select, because the backward of plain indexing is several times slower on a CPU
+        flat = tensor[0].index_select(1, group.columns_G_L.flatten())
+        return flat.unflatten(1, (count, longest)).transpose(0, 1)
 
-    own_query = own(query)
-    keys = torch.cat([prompt_key.expand(count, -1, -1, -1), own(key)], dim=2)
-    values = torch.cat([prompt_value.expand(count, -1, -1, -1), own(value)], dim=2)
+    query = each(own_query)
+    key, value = (torch.cat([prompt.expand(count, -1, -1, -1), each(own)], dim=2) for prompt, own in (keys, values))
     blocks = []
     for first in range(0, longest, QUERY_BLOCK):
         last = min(first + QUERY_BLOCK, longest)
-        seen = prompt_length + last
-        visible = torch.ones(last - first, seen, dtype=torch.bool, device=query.device).tril(prompt_length + first)
+        seen = group.prompt_length + last
+        visible = torch.ones(last - first, seen, dtype=torch.bool, device=query.device)
+        visible = visible.tril(group.prompt_length + first)
         blocks.append(
             scaled_dot_product_attention(
-                own_query[:, :, first:last], keys[:, :, :seen], values[:, :, :seen], attn_mask=visible, scale=scaling
+                query[:, :, first:last], key[:, :, :seen], value[:, :, :seen], attn_mask=visible, scale=scaling
             )
         )
-    return torch.cat(blocks, dim=2)
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
 
 
 AttentionInterface.register(NAME, shared_prompt_attention)

@@ -109,7 +109,7 @@ def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> M
     predictors: list[int] = []
     for row in rows:
         start, length = len(tokens), len(row.prompt_T)
-        groups.append(packed_group(start, length, [len(one.completion_T) for one in row.scored], device))
+        groups.append(packed_group(length, [len(one.completion_T) for one in row.scored], device))
         tokens += row.prompt_T
         positions += range(length)
         for one in row.scored:

@@ -35,7 +35,7 @@ def test_values_and_gradients_equal_a_dense_mask(block, shared_heads, monkeypatc
         torch.randn(1, 4 // shared_heads, 16, 8, dtype=torch.float64, generator=generator, requires_grad=True)
         for _ in range(2)
     )
-    groups = [packed_group(start, prompt, lengths, "cpu") for prompt, start, lengths in layout]
+    groups = [packed_group(prompt, lengths, "cpu") for prompt, _, lengths in layout]
     module = types.SimpleNamespace(num_key_value_groups=shared_heads)
     ours, _ = shared_prompt_attention(module, query, key, value, None, packed_groups=groups)
     repeated = [tensor.repeat_interleave(shared_heads, dim=1) for tensor in (key, value)]
@@ -53,6 +53,6 @@ def test_values_and_gradients_equal_a_dense_mask(block, shared_heads, monkeypatc
 @pytest.mark.parametrize("name", ["sliding_window", "softcap"])
 def test_an_attention_that_is_not_plainly_causal_is_refused(name):
     tensor = torch.zeros(1, 1, 3, 2)
-    group = packed_group(0, 1, [2], "cpu")
+    group = packed_group(1, [2], "cpu")
     with pytest.raises(NotImplementedError, match="not plainly causal"):
         shared_prompt_attention(torch.nn.Identity(), tensor, tensor, tensor, None, packed_groups=[group], **{name: 4})

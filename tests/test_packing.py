@@ -36,16 +36,16 @@ def test_the_shared_layout_by_hand():
     assert batch.targets_K.tolist() == [12, 13, 14, 21]
     assert batch.owners_K.tolist() == [0, 0, 1, 2]
     first, second = batch.packed_groups
-    assert (first.prompt, second.prompt) == (slice(0, 2), slice(5, 6))
-    assert first.columns_G_L.tolist() == [[2, 3], [4, 4]]
-    assert first.present_G_L.tolist() == [[True, True], [True, False]]
-    assert second.columns_G_L.tolist() == [[6]]
+    assert (first.prompt_length, first.own_length, second.prompt_length, second.own_length) == (2, 3, 1, 1)
+    assert first.columns_G_L.tolist() == [[0, 1], [2, 2]]
+    assert first.places.tolist() == [0, 1, 2]  # the fourth is padding
+    assert second.columns_G_L.tolist() == [[0]]
 
 
-def test_a_packed_group_counts_its_columns_from_its_start():
-    group = packed_group(7, 3, [2, 1, 3], "cpu")
-    assert group.prompt == slice(7, 10)
-    assert group.columns_G_L.tolist() == [[10, 11, 11], [12, 12, 12], [13, 14, 15]]
+def test_a_packed_group_pads_each_completion_with_its_last_token():
+    group = packed_group(3, [2, 1, 3], "cpu")
+    assert group.columns_G_L.tolist() == [[0, 1, 1], [2, 2, 2], [3, 4, 5]]
+    assert group.places.tolist() == [0, 1, 3, 6, 7, 8]
 
 
 def test_the_plain_layout_by_hand():
