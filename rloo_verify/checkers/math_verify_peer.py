@@ -2,7 +2,7 @@
 
 Imports nothing of this project, so that `benchmarks/math_checker.py` can run it in another environment:
 
-    python math_verify_peer.py < pairs.jsonl     one [gold, response] a line -> one [right, seconds] a line
+    python -P math_verify_peer.py < pairs.jsonl     one [gold, response] a line -> one [right, seconds] a line
 """
 
 import json
