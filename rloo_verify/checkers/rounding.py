@@ -28,7 +28,8 @@ def rounds_to(number: Node, decimal: Node) -> bool:
         return False
     if value.imag != 0 or _terminates(exact(number), decimal.places):
         return False
-    close = bool(abs(_as_fraction(value.real) - sign * decimal.value) * 10**decimal.places < 1)
+    scaled, digits = _as_fraction(value.real) * 10**decimal.places, sign * decimal.value * 10**decimal.places
+    close = digits == int(scaled) or abs(scaled - digits) <= Fraction(1, 2)
     if close:
         note(Level.ROUNDED)
     return close
