@@ -98,6 +98,12 @@ def check_command(
     parts = [f"{report.cases} cases", f"{report.rows} rows of {split}", f"{report.references} references pass"]
     if report.without_reference:
         parts.append(f"{report.without_reference} rows have no reference to check")
+    if report.unjudgeable:
+        parts.append(f"{report.unjudgeable} cannot be judged against")
+    for what, tried in (("other spellings", report.rewritings), ("mutations", report.mutations)):
+        if tried:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in tried.items())
+            _print(f"{sum(tried.values())} {what} of references tried: {kinds}")
     findings = len(report.findings)
     parts.append(f"{findings} finding{'s' if findings != 1 else ''}" if findings else "nothing wrong")
     _print(f"{task.name}: {', '.join(parts)}")

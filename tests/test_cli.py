@@ -3,9 +3,10 @@
 import contextlib
 import gzip
 import json
+import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ def run_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def command(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., tuple[int, str, str]]]:
     """Runs the command line in this process; returns exit code, standard output, standard error."""
+    handlers, level = logging.root.handlers[:], logging.root.level
 
     def run(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -38,7 +40,9 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
         assert isinstance(code, int)
         return code, captured.out, captured.err
 
-    return run
+    yield run
+    logging.root.handlers[:] = handlers  # the command line's own would write to a stream that is closed by now
+    logging.root.setLevel(level)
 
 
 Command = Callable[..., tuple[int, str, str]]

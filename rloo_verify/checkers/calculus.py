@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from rloo_verify.checkers.atoms import Atoms
 from rloo_verify.checkers.limits import UnreadableError
-from rloo_verify.checkers.nodes import Call, Node, Relation, Sym, product
+from rloo_verify.checkers.nodes import Call, Const, Node, Relation, Sym, children, product, rebuilt
 
 
 class Calculus(Atoms):
@@ -28,6 +28,8 @@ class Calculus(Atoms):
             match start:
                 case Relation(("=",), (Sym() as variable, low)):
                     return Call(name, (variable, low, end, self.term()))
+                case Relation(("=",), (Const("i"), low)):  # here i counts
+                    return Call(name, (Sym("i"), low, end, _counting(self.term())))
         raise UnreadableError(f"a {name} without a variable that runs")
 
     def _limit(self) -> Node:
@@ -52,3 +54,11 @@ class Calculus(Atoms):
                     inside = product(inside, factor)
                 return Call("int", (variable, low, high, inside))
         raise UnreadableError("an integral that does not end with dx")
+
+
+def _counting(node: Node) -> Node:
+    """The tree with the variable i in place of the imaginary unit."""
+    if node == Const("i"):
+        return Sym("i")
+    parts = children(node)
+    return rebuilt(node, [_counting(part) for part in parts]) if parts else node

@@ -98,6 +98,9 @@ def _answer_tag(text: str) -> str | None:
     if end < 0 or start < 0:
         return "" if "<answer>" in text else None
     inside = text[start + len("<answer>") : end]
+    before = text[:start].rstrip()
+    if before.endswith("</answer>") and before[before.rfind("<answer>") + 8 : -9].strip() != inside.strip():
+        return ""  # several answers in a row
     return last_box(inside) or phrase(inside) or inside
 
 

@@ -16,7 +16,7 @@ from rloo_verify.checkers import UnusableReferenceError, levels
 from rloo_verify.checkers.answers import read_answer
 from rloo_verify.checkers.choice import letter as chosen_letter
 from rloo_verify.checkers.equality import equal
-from rloo_verify.checkers.extract import MODES, Found, find_answer, without_reasoning
+from rloo_verify.checkers.extract import MODES, RULES, Found, find_answer, without_reasoning
 from rloo_verify.checkers.levels import Level
 from rloo_verify.checkers.limits import MAX_CHARACTERS, MAX_RAW_CHARACTERS, TooComplexError, UnreadableError
 from rloo_verify.checkers.normalise import normalise
@@ -30,7 +30,6 @@ from rloo_verify.types import Outcome, Verdict
 DEFAULT_MODE = "strict"
 _LONGEST_SHOWN = 200
 _SPOKEN = frozenset(["phrase", "conclusion"])
-_UNMARKED = frozenset(["bare", "last_quantity"])
 _DECIMAL_COMMA = re.compile(r"([-+]?\d+|[-+]?\d{1,3}(?:[. ]\d{3})+),(\d+)")
 _NO_ANSWER = Verdict(Outcome.FAIL, "no_answer", "the completion gives no final answer")
 
@@ -174,9 +173,10 @@ def _verdict(reference: Reference, found: Found, *, lenient: bool) -> Verdict:
 
 def _spoken_letter(completion: str, found: Found | None) -> Found | None:
     """What was found; or, where it stands in no marked place, the letter that the last sentence chooses."""
-    if found is not None and found.rule not in _UNMARKED:
+    text = without_reasoning(completion) or ""
+    if any(RULES[name](text) is not None for name in (*MODES["strict"], "conclusion")):
         return found
-    lines = [line for line in (without_reasoning(completion) or "").splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
     sentence = re.split(r"[.。!]\s+", lines[-1].strip().rstrip(".。!"))[-1] if lines else ""
     letter = only_letter(sentence) if is_sentence(sentence) else None
     return found if letter is None else Found(letter, "conclusion")

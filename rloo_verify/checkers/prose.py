@@ -39,6 +39,7 @@ _LETTER = re.compile(r"(?<![\w'’$\\])[(\[]?([A-J])[)\]]?(?![\w'’=^*/+-]|\s*[
 _LONGEST_BARE = 400
 _MOST_WORDS = 4
 _NEAR = 24
+_SAYS_SOMETHING = re.compile(r"[^\W\d_]|=")
 
 
 def bare(text: str) -> str | None:
@@ -70,12 +71,12 @@ def only_quantity(clause: str) -> str | None:
 
 def last_quantity(text: str) -> str | None:
     """The last formula or number of the text; "" where the words before it negate it or offer alternatives."""
-    last = None
-    for last in _quantities(text):  # noqa: B007
-        pass
-    if last is None:
+    quantities = list(_quantities(text))
+    if not quantities:
         return None
-    start, found = last
+    start, found = quantities[-1]
+    if len(quantities) > 1 and not _SAYS_SOMETHING.search(text, max(0, start - 2 * _NEAR), start):
+        return ""  # nothing but numbers
     words = re.split(r"\d", text[max(0, start - _NEAR) : start])[-1]
     return "" if _ALTERNATIVES.search(words) else found
 

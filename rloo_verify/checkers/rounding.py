@@ -12,6 +12,9 @@ from rloo_verify.checkers.rational import exact
 ROUNDED_DIGITS = 6
 """A decimal needs so many significant digits to stand for a number that has no finite decimal."""
 
+FLOAT_DIGITS = 16
+"""From so many digits on, what a 64-bit float prints may be off by one in the last."""
+
 
 def rounds_to(number: Node, decimal: Node) -> bool:
     """Whether `decimal` is `number`, which has no finite decimal, rounded or cut to `ROUNDED_DIGITS` digits or more."""
@@ -28,7 +31,9 @@ def rounds_to(number: Node, decimal: Node) -> bool:
         return False
     if value.imag != 0 or _terminates(exact(number), decimal.places):
         return False
-    close = bool(abs(_as_fraction(value.real) - sign * decimal.value) * 10**decimal.places < 1)
+    scaled, digits = _as_fraction(value.real) * 10**decimal.places, sign * decimal.value * 10**decimal.places
+    enough = 1 if abs(digits) >= 10 ** (FLOAT_DIGITS - 1) else Fraction(1, 2)
+    close = bool(digits == int(scaled) or abs(scaled - digits) <= enough)
     if close:
         note(Level.ROUNDED)
     return close

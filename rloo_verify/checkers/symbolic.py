@@ -14,7 +14,7 @@ from rloo_verify.checkers.rational import exact
 CALCULUS = frozenset(["sum", "prod", "int", "lim"])
 """What only this level understands. The arguments: variable, low, high, body; for `lim` variable, to, body."""
 
-INTEGER_NAMES = frozenset("nkmjlN")
+INTEGER_NAMES = frozenset("nkmjlNi")
 """Variables that stand for whole numbers by custom."""
 
 _MOST_NODES = 120
