@@ -117,7 +117,7 @@ def _completions(
         """`[1, heads, tokens of all completions, size]` -> `[G, heads, L, size]`."""
         # index_select, because the backward of plain indexing is several times slower on a CPU
         flat = tensor[0].index_select(1, group.columns_G_L.flatten())
-        return flat.unflatten(1, (count, longest)).transpose(0, 1)
+        return flat.reshape(len(flat), count, longest, -1).transpose(0, 1)
 
     query = each(own_query)
     key, value = (torch.cat([prompt.expand(count, -1, -1, -1), each(own)], dim=2) for prompt, own in (keys, values))

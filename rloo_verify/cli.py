@@ -58,6 +58,8 @@ def train(
     """
     from rloo_verify.configfile import dump_config, find_config, load_config
 
+    if config.startswith("--"):
+        raise ConfigError(f"the config comes first: rloo-verify train CONFIG {config} VALUE ...")
     settings = load_config(find_config(config), context.args)
     _quiet_libraries()
     if dry_run:
