@@ -41,7 +41,7 @@ def test_undisputed_cases_agree_and_no_wrong_answer_is_rewarded() -> None:
         agree += verdict.reward == float(case["expected"])
         if verdict.outcome is Outcome.PASS and not case["expected"]:
             paid.append((case["id"], case["category"]))
-    assert agree / len(cases) > 0.95  # reached: 0.9605 of 1,494
+    assert agree / len(cases) >= 0.99  # reached: 0.994 of 1,494
     assert len(paid) <= 3  # reached: 0
     assert not [case for case in paid if case[1] in ADVERSARIAL]
     assert slow == []

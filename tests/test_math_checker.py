@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.checkers.math import check, prepare
@@ -120,7 +118,8 @@ DIFFERENT = {
     "collections": [
         ("(3,4)", "(4,3)"), ("(1,2)", "[1,2]"), ("(1,2)", "(2,1)"), ("[0,1)", "[0,1]"), ("1,-2", "1"),
         ("1,-2", "1,-2,3"), ("1,2", "2"),
-        (r"\{1,2,3\}", r"\{1,2\}"), ("3:4", "4:3"), ("12:00", "1:00"), ("4:15", "8:30"), ("(3,4)", "7"), (r"(-\infty,3]", "x<3"),
+        (r"\{1,2,3\}", r"\{1,2\}"), ("3:4", "4:3"), ("12:00", "1:00"), ("4:15", "8:30"),
+        ("(3,4)", "7"), (r"(-\infty,3]", "x<3"),
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"),
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "10"),
     ],
@@ -227,42 +226,3 @@ def test_plain_numbers_are_judged_without_importing_sympy_or_mpmath() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "pass set()\n"
-
-
-@st.composite
-def expressions(draw: st.DrawFn, depth: int = 3) -> str:
-    if depth == 0 or draw(st.booleans()):
-        return draw(st.sampled_from(["x", "y", "2", "3", "7", r"\pi", r"\sqrt{2}", "0.5"]))
-    a, b = draw(expressions(depth - 1)), draw(expressions(depth - 1))
-    return draw(
-        st.sampled_from(
-            [
-                f"({a}+{b})",
-                f"({a}-{b})",
-                rf"{{{a}}}\cdot{{{b}}}",
-                rf"\frac{{{a}}}{{({b})^2+1}}",
-                f"({a})^2",
-                rf"\sin({a})",
-            ]
-        )
-    )
-
-
-@settings(max_examples=60, deadline=None)
-@given(expressions())
-def test_an_expression_equals_its_rewriting_and_not_its_mutation(text: str) -> None:
-    assert judge(text, f"1 + {text} - 1").outcome is Outcome.PASS
-    assert judge(text, rf"\frac{{2({text})}}{{2}}").outcome is Outcome.PASS
-    assert judge(text, f"{text} + 0.001").outcome is Outcome.FAIL
-    assert judge(text, f"{text} + x - 1").outcome is Outcome.FAIL
-
-
-COMMANDS = [r"\frac", r"\sqrt", r"\pm", r"\cup", r"\text{and}", r"\log", r"\binom", r"\begin{pmatrix}"]
-PIECES = [*r"\{}()[]^_!%|&,;=<+-*/:.'019xei $", *COMMANDS]
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_no_text_raises_or_hangs(text: str) -> None:
-    assert judge("7", text).outcome is not Outcome.ERROR
-    assert judge(text, "7").reason != ""

@@ -22,7 +22,7 @@ _AND = re.compile(
 )
 _OR = re.compile(r"\bor\b", re.IGNORECASE)
 _AND_BETWEEN_DIGITS = re.compile(r"(?<=[\d)])(?:and|or)(?=[\d(a-z\\])|(?<=\d)(?:and|or)(?=\w)")
-_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
+_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?!\d)")
 _TEXTS = re.compile(r"\\text\s*\{[^{}]*\}")
 _NO_SOLUTION = re.compile(r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)|(?:the )?empty set")
 _FOR_ALL = re.compile(r"^\\text\s*\{\s*(?:for\s+)?(?:all|any|every)\b[^{}]*\}\s*(?=\S)")
@@ -92,7 +92,7 @@ def split_list(text: str) -> list[str]:
     while position < len(text):
         character = text[position]
         grouped = _THOUSANDS.match(text, position) if character.isdigit() else None
-        if grouped is not None and not text[position - 1 : position].isdigit():
+        if grouped is not None:
             position = grouped.end()
             continue
         joint = _AND.match(text, position) if depth == 0 else None

@@ -66,14 +66,14 @@ def check(
         return Verdict(Outcome.ERROR, "unusable_reference", str(error))
     lenient = mode == "lenient"
     found = find_answer(completion, rules(mode, extract), reasoning=reasoning)
-    if lenient and any(len(completion) < MAX_CHARACTERS and normalise(completion) == one.text for one in references):
-        return Verdict(Outcome.PASS, "correct", Level.TEXT, completion[:_LONGEST_SHOWN])
     verdicts: list[Verdict] = []
     for reference in references:
         chosen = _spoken_letter(completion, found) if lenient and reference.letter else found
         verdicts.append(_NO_ANSWER if chosen is None else _verdict(reference, chosen, lenient=lenient))
         if verdicts[-1].outcome is Outcome.PASS:
-            break
+            return verdicts[-1]
+    if lenient and any(len(completion) < MAX_CHARACTERS and normalise(completion) == one.text for one in references):
+        return Verdict(Outcome.PASS, "correct", Level.TEXT, completion[:_LONGEST_SHOWN])
     # An unusable reference among several leaves in doubt whether the answer is wrong.
     return next((one for one in reversed(verdicts) if one.outcome is not Outcome.FAIL), verdicts[-1])
 
