@@ -3,6 +3,8 @@
 The rules are stated one by one in docs/math-equality.md, and each is a test in tests/test_math_equality.py.
 """
 
+from fractions import Fraction
+
 from rloo_verify.checkers.clock import is_time_of_day, same_time
 from rloo_verify.checkers.descriptions import described_equal
 from rloo_verify.checkers.intervals import FLIPPED, sets_equal
@@ -15,6 +17,7 @@ from rloo_verify.checkers.nodes import (
     Call,
     Matrix,
     Node,
+    Num,
     Quantity,
     Relation,
     Sym,
@@ -25,6 +28,8 @@ from rloo_verify.checkers.nodes import (
 )
 from rloo_verify.checkers.scalars import constant_ratio, scalars_equal, sign_of
 from rloo_verify.checkers.units import same_unit
+
+_NEAR = Fraction(1, 20)
 
 
 def equal(reference: Node, answer: Node) -> bool:
@@ -151,11 +156,24 @@ def _relations_equal(reference: Node, answer: Node) -> bool:
             return _all_equal(ours.values[-1], theirs.values)
         return _equations_equal(reference, answer) or _as_sets(reference, answer) or _same_sides(reference, answer)
     if isinstance(answer, Relation):
+        if not _approximates(answer):
+            return False
         named = named_values(answer, strict=False)
         return _all_equal(reference, named.values if named else ()) or _as_sets(reference, answer)
     assert isinstance(reference, Relation)
     named = named_values(reference, strict=True)
     return (named is not None and equal(named.values[-1], answer)) or _as_sets(reference, answer)
+
+
+def _approximates(relation: Relation) -> bool:
+    """Whether numbers on both sides of every approximation sign are near each other: 7 is not about 8."""
+    for sign, left, right in zip(relation.signs, relation.sides, relation.sides[1:], strict=False):
+        if sign == "~" and not symbols(left) and not symbols(right):
+            apart = Call("abs", (Call("+", (left, Call("neg", (right,)))),))
+            allowed = Call("*", (Num(_NEAR), Call("abs", (left,))))
+            if sign_of(Call("+", (apart, Call("neg", (allowed,))))) == 1:
+                return False
+    return True
 
 
 def _all_equal(reference: Node, values: tuple[Node, ...]) -> bool:

@@ -72,7 +72,7 @@ def check(
         verdicts.append(_NO_ANSWER if chosen is None else _verdict(reference, chosen, lenient=lenient))
         if verdicts[-1].outcome is Outcome.PASS:
             return verdicts[-1]
-    if lenient and any(len(completion) < MAX_CHARACTERS and normalise(completion) == one.text for one in references):
+    if lenient and (found is None or found.rule not in MODES["strict"]) and _repeats(completion, references):
         return Verdict(Outcome.PASS, "correct", Level.TEXT, completion[:_LONGEST_SHOWN])
     # An unusable reference among several leaves in doubt whether the answer is wrong.
     return next((one for one in reversed(verdicts) if one.outcome is not Outcome.FAIL), verdicts[-1])
@@ -180,6 +180,14 @@ def _spoken_letter(completion: str, found: Found | None) -> Found | None:
     sentence = re.split(r"[.。!]\s+", lines[-1].strip().rstrip(".。!"))[-1] if lines else ""
     letter = only_letter(sentence) if is_sentence(sentence) else None
     return found if letter is None else Found(letter, "conclusion")
+
+
+def _repeats(completion: str, references: Sequence[Reference]) -> bool:
+    """Whether all of the completion is a reference, which may be prose that no rule takes for an answer."""
+    if len(completion) > MAX_CHARACTERS:
+        return False
+    money, text = currency(completion), normalise(completion)
+    return any(text == one.text and (money or one.currency) == one.currency for one in references)
 
 
 def _decimal_comma(text: str, number: Number) -> bool:

@@ -128,6 +128,8 @@ class _Parser(Calculus):
                 node = Call("!", (node,))
             elif self.accept("%"):
                 node = Call("%", (node,))
+                if self.starts_factor():
+                    raise UnreadableError("something behind a percent sign")
             elif self.accept("'"):
                 node = Call("prime", (node,))
             elif isinstance(node, Num) and self.accept("_"):  # (101)_2

@@ -38,6 +38,7 @@ _CLAUSE_END = re.compile(
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _ANOTHER_FOLLOWS = re.compile(r"\s*(?:,\s*)?(?:(?:or|and)\b\s*|,\s*)(?:\$|\\\(|\d|[A-J]\b)", re.IGNORECASE)
 _BETWEEN_REPEATS = re.compile(r"[\s.,;*$]*(?:the|so|and|or|thus)?\s*", re.IGNORECASE)
+_OPEN_END = re.compile(r"\b(?:or|and)\s*$", re.IGNORECASE)
 _LONGEST_CLAUSE = 1_600
 
 
@@ -96,4 +97,6 @@ def _clause(text: str, start: int) -> tuple[str, int]:
             return inside, start + formula.end()
     found = _CLAUSE_END.search(tail)
     end = found.start() if found else len(tail)
+    if _OPEN_END.search(tail, 0, end):
+        return "", start + end
     return tail[:end].strip(" *_,").removeprefix('\\"').removesuffix('\\"'), start + end

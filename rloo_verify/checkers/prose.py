@@ -39,6 +39,7 @@ _LETTER = re.compile(r"(?<![\w'’$\\])[(\[]?([A-J])[)\]]?(?![\w'’=^*/+-]|\s*[
 _LONGEST_BARE = 400
 _MOST_WORDS = 4
 _NEAR = 24
+_ASKED = re.compile(r"[\s$*]{0,4}[?？]")
 _SAYS_SOMETHING = re.compile(r"[^\W\d_]|=")
 
 
@@ -77,6 +78,8 @@ def last_quantity(text: str) -> str | None:
     start, found = quantities[-1]
     if len(quantities) > 1 and not _SAYS_SOMETHING.search(text, max(0, start - 2 * _NEAR), start):
         return ""  # nothing but numbers
+    if _ASKED.match(text, start + len(found)):
+        return ""
     words = re.split(r"\d", text[max(0, start - _NEAR) : start])[-1]
     return "" if _ALTERNATIVES.search(words) else found
 

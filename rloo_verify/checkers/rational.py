@@ -116,8 +116,8 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
     "base": _base,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceil": lambda value: Fraction(math.ceil(value)),
-    "min": min,
-    "max": max,
+    "min": lambda *values: min(values),
+    "max": lambda *values: max(values),
     "gcd": _integers(math.gcd),
     "lcm": _integers(math.lcm),
 }
