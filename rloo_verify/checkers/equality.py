@@ -166,14 +166,13 @@ def _relations_equal(reference: Node, answer: Node) -> bool:
 
 
 def _approximates(relation: Relation) -> bool:
-    """Whether numbers on both sides of every approximation sign are near each other: 7 is not about 8."""
-    for sign, left, right in zip(relation.signs, relation.sides, relation.sides[1:], strict=False):
-        if sign == "~" and not symbols(left) and not symbols(right):
-            apart = Call("abs", (Call("+", (left, Call("neg", (right,)))),))
-            allowed = Call("*", (Num(_NEAR), Call("abs", (left,))))
-            if sign_of(Call("+", (apart, Call("neg", (allowed,))))) == 1:
-                return False
-    return True
+    r"""Whether `7 \approx 8` is sound: 7 is not about 8. In `x = 1/3 \approx 0.3` the exact value counts alone."""
+    left, right = relation.sides[:2]
+    if relation.signs[0] != "~" or symbols(left) or symbols(right):
+        return True
+    apart = Call("abs", (Call("+", (left, Call("neg", (right,)))),))
+    allowed = Call("*", (Num(_NEAR), Call("abs", (left,))))
+    return sign_of(Call("+", (apart, Call("neg", (allowed,))))) != 1
 
 
 def _all_equal(reference: Node, values: tuple[Node, ...]) -> bool:
