@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 WORKLOAD = ("problems", "group", "prompt_tokens", "new_tokens", "no_signal", "steps", "threads")
@@ -128,7 +129,8 @@ def run_side(side: str, python: str, arguments: list[str]) -> dict[str, Any]:
 def main() -> None:
     """Runs both sides and prints a line for each, or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="models/smollm2-135m-instruct")
+    smollm2 = Path("models/smollm2-135m-instruct")  # made by `python scripts/smollm2.py`
+    parser.add_argument("--model", default=str(smollm2) if smollm2.is_dir() else "tiny-arithmetic")
     parser.add_argument("--problems", type=int, default=4)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--prompt-tokens", type=int, default=90)
