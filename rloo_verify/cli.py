@@ -1,4 +1,4 @@
-"""The command line: rloo-verify train | eval | tasks | view | doctor."""
+"""The command line: rloo-verify train | eval | tasks | check | view | doctor."""
 
 import os
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(tasks_cli.app, name="tasks")
+app.add_typer(check_cli.app, name="check")
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
