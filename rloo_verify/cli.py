@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from rloo_verify import check_cli, tasks_cli  # noqa: E402
+from rloo_verify import check_cli, tasks_cli
 from rloo_verify.errors import ConfigError, RlooVerifyError
 
 INTERRUPTED = 130
