@@ -48,7 +48,9 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 @some
 @given(expressions(), st.integers(1, 9))
 def test_an_expression_equals_its_rewritings_and_not_its_mutations(text: str, number: int) -> None:
-    assert judge(text, f"{number} + {text} - {number}").outcome is Outcome.PASS
+    first = judge(text, f"{number} + {text} - {number}")
+    assume(first.reason != "too_complex")  # e^{-10^6} is beyond the limits, and so are its rewritings
+    assert first.outcome is Outcome.PASS
     assert judge(text, rf"\frac{{{number}({text})}}{{{number}}}").outcome is Outcome.PASS
     assert judge(text, rf"\left( {text} \right) \cdot 1").outcome is Outcome.PASS
     assert judge(text, f"{text} + 0.00{number}").outcome is Outcome.FAIL

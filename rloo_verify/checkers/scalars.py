@@ -26,7 +26,7 @@ from rloo_verify.checkers.rounding import rounds_to
 
 _RELATIVE = 1e-30
 _ABSOLUTE = 1e-34
-_MOST_BITS = 12_000
+_MOST_BITS = 24_000
 _GUARD_DIGITS = 12
 _ENOUGH = 2
 _POINTS = ((0.3, 3.0), (0.3, 3.0), (0.3, 3.0), (0.3, 3.0), (-3.0, -0.3), (-3.0, -0.3))
