@@ -52,7 +52,8 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 @given(expressions(), st.integers(1, 9))
 def test_an_expression_equals_its_rewritings_and_not_its_mutations(text: str, number: int) -> None:
     first = judge(text, f"{number} + {text} - {number}")
-    assume(first.reason != "too_complex")  # e^{-10^6} is beyond the limits, and so are its rewritings
+    # e^{-10^6} is beyond the limits, as an answer and as a reference, and so are its rewritings.
+    assume(first.reason != "too_complex" and not (first.outcome is Outcome.ERROR and "too large" in first.detail))
     assert first.outcome is Outcome.PASS
     assert judge(text, rf"\frac{{{number}({text})}}{{{number}}}").outcome is Outcome.PASS
     assert judge(text, rf"\left( {text} \right) \cdot 1").outcome is Outcome.PASS
