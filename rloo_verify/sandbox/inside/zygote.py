@@ -1,0 +1,129 @@
+"""The process that is forked for every test. It has everything imported and only ever sees file descriptors.
+
+So its memory, which every fork inherits, holds nothing of any request. One message on its socket is one fork; it
+reports the process id, then the status and the resources used. It ends when the socket closes.
+"""
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+
+from . import program, seccomp, tests
+
+CHANNEL = 3
+_HIGHEST_FD = 250
+_MIB = 1 << 20
+_SLACK_MIB = 1024  # address space beside the memory that counts: thread stacks and allocator arenas are reserved, not used
+_STACK = 64 * _MIB
+
+
+def main(settings):
+    """Serves forks on the socket at descriptor 0.
+
+    Args:
+        settings: `preimport` (module names), `uids` (whether each fork gets a user of its own), `seccomp`.
+    """
+    connection = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    warnings = []
+    for name in settings["preimport"]:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            warnings.append(f"{name}: {error}")
+    filter_ = seccomp.Filter()
+    if settings["seccomp"] and filter_.code is None:
+        connection.sendall(json.dumps({"error": f"no seccomp filter for {os.uname().machine}"}).encode())
+        return
+    gc.collect()
+    gc.freeze()
+    connection.sendall(json.dumps({"ready": True, "python": sys.version.split()[0], "warnings": warnings}).encode())
+    while True:
+        data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
+        if not data:
+            return
+        order = json.loads(data)
+        serve_order(json.loads(data), fds, connection, filter_ if settings["seccomp"] else None)
+
+
+def serve_order(order, fds, connection, filter_):
+    """Forks one test, reports its process id, whether it could be set up, and how it ended."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        become_test(order, fds, connection, filter_, writing)
+    os.close(writing)
+    for fd in fds:
+        os.close(fd)
+    connection.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+    # The pipe closes before the program starts, so that no program can pretend that the sandbox failed.
+    failure = os.read(reading, 1000).decode("utf-8", "replace")
+    os.close(reading)
+    _, status, used = os.wait4(pid, 0)
+    report = {"status": status, "cpu": used.ru_utime + used.ru_stime, "peak_kib": used.ru_maxrss, "failure": failure}
+    connection.sendall(json.dumps(report).encode() + b"\n")
+
+
+def become_test(order, fds, connection, filter_, reports):
+    """Turns the fork into a locked-down process and runs the job; never returns."""
+    try:
+        os.setsid()
+        connection.close()
+        reports = fcntl.fcntl(reports, fcntl.F_DUPFD_CLOEXEC, _HIGHEST_FD)
+        stdin, stdout, stderr, job_fd, channel = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in fds]
+        for target, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, target, inheritable=True)
+        with os.fdopen(os.dup(job_fd), "rb") as file:
+            job = json.loads(file.read())
+        os.dup2(channel, CHANNEL, inheritable=False)
+        os.closerange(CHANNEL + 1, _HIGHEST_FD)
+        restrict(order, filter_)
+        work = order["work"]
+        os.mkdir(work, 0o700)
+        os.chdir(work)
+        os.environ.clear()
+        os.environ.update({**order["environment"], "HOME": work, "PWD": work})
+        os.close(reports)
+    except BaseException as error:
+        os.write(reports, f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    if job["mode"] == "tests":
+        tests.run(job, CHANNEL)
+    program.run(job, CHANNEL)
+
+
+def restrict(order, filter_):
+    """Limits, user and system calls, in this order; what root alone may do comes first."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # under memory pressure the test goes, not what runs it
+    cpu = int(order["cpu_seconds"]) + 1
+    memory = (order["memory_mib"] + _SLACK_MIB) * _MIB
+    for what, soft, hard in (
+        (resource.RLIMIT_CPU, cpu + 1, cpu + 2),
+        (resource.RLIMIT_AS, memory, memory),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, order["file_mib"] * _MIB, order["file_mib"] * _MIB),
+        (resource.RLIMIT_NOFILE, order["open_files"], order["open_files"]),
+        (resource.RLIMIT_NPROC, order["processes"], order["processes"]),
+        (resource.RLIMIT_MSGQUEUE, 0, 0),
+        (resource.RLIMIT_MEMLOCK, 0, 0),
+    ):
+        resource.setrlimit(what, (soft, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    os.umask(0o077)
+    if order["uid"]:
+        os.setgroups([])
+        os.setresgid(order["uid"], order["uid"], order["uid"])
+        os.setresuid(order["uid"], order["uid"], order["uid"])
+    if filter_ is not None:
+        filter_.set_dumpable(True)  # setuid cleared it, and /proc/self would be closed to its own process
+        filter_.install()
