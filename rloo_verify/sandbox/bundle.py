@@ -16,7 +16,7 @@ def boot_program() -> str:
     return _source("boot")
 
 
-def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp") -> bytes:
+def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp", packages: str = "") -> bytes:
     """What a fresh interpreter reads first.
 
     Args:
@@ -25,12 +25,14 @@ def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp") -
         isolated: Whether the controller is the first process of a namespace of its own, so that every other process
             there is a test's.
         work: Folder for scratch folders.
+        packages: A further folder of packages inside.
     """
     settings: dict[str, Any] = {
         "preimport": list(image.preimport),
         "seccomp": isolated,
         "uid_base": uid_base,
         "isolated": isolated,
+        "packages": [packages] if packages else [],
         "work": work,
         "tmp": work,
         "writable": ["/tmp", "/dev/shm"] if isolated else [],

@@ -4,6 +4,7 @@ As root every test has a user of its own. Without root there is one user inside,
 """
 
 import contextlib
+import importlib.util
 import os
 import select
 import shutil
@@ -25,6 +26,8 @@ CAPABILITIES = ("SETUID", "SETGID", "KILL", "DAC_OVERRIDE", "FOWNER")
 _SCRATCH_BYTES = 64 << 20
 _SHARED_MEMORY_BYTES = 16 << 20
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache")
+_PACKAGES = "/opt/packages"
+_PYTEST_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _KILL_SECONDS = 5.0
 
 
@@ -96,7 +99,7 @@ class BwrapBackend:
         root = os.geteuid() == 0
         python = host_python()
         arguments = [self._bwrap, *_namespaces(root), *_mounts(), "--", python, "-I", "-c", boot_program(), "controller"]
-        boot = bundle(self._image, uid_base=fresh_range() if root else 0, isolated=True)
+        boot = bundle(self._image, uid_base=fresh_range() if root else 0, isolated=True, packages=_PACKAGES)
         return Box(PipeStream(arguments, "the bubblewrap sandbox"), boot)
 
     def close(self) -> None:
@@ -131,6 +134,13 @@ def host_python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
+def pytest_packages() -> list[Path]:
+    """The folders and modules of pytest, which is pure Python, where this interpreter has it: for tests that need it."""
+    specs = [importlib.util.find_spec(name) for name in _PYTEST_PACKAGES]
+    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return [path.parent if path.name == "__init__.py" else path for path in origins]
+
+
 def system_folders() -> list[Path]:
     """What of the host's file system an interpreter needs, and nothing else."""
     prefix = Path(sys.base_prefix).resolve()
@@ -151,11 +161,15 @@ def _namespaces(root: bool) -> list[str]:
 
 def _mounts() -> list[str]:
     arguments: list[str] = []
+    for folder in reversed(Path(sys.base_prefix).resolve().parents[:-1]):  # else they are as closed as the host's
+        arguments += ["--perms", "0755", "--dir", str(folder)]
     for folder in system_folders():
         if folder.is_symlink():
             arguments += ["--symlink", os.readlink(folder), str(folder)]
         else:
             arguments += ["--ro-bind", str(folder), str(folder)]
+    for package in pytest_packages():
+        arguments += ["--ro-bind", str(package), f"{_PACKAGES}/{package.name}"]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     arguments += ["--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
     arguments += ["--perms", "1777", "--size", str(_SCRATCH_BYTES), "--tmpfs", "/tmp"]

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.errors import SandboxError
-from rloo_verify.sandbox.bwrap import host_python
+from rloo_verify.sandbox.bwrap import host_python, pytest_packages
 from rloo_verify.sandbox.settings import Image
 
 REPOSITORY = "rloo-verify"
 SOURCES = ("registry", "debian", "host")
 
-_PYTEST_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo",
              "ensurepip", "lib2to3"}  # fmt: skip
 _BUILD_SECONDS = 900
@@ -176,13 +175,6 @@ def _add_host(tar: tarfile.TarFile) -> None:
     site = library / "site-packages"
     for path in pytest_packages():
         tar.add(path, str(site / path.name), filter=_wanted)
-
-
-def pytest_packages() -> list[Path]:
-    """The folders and modules of pytest, which is pure Python, where this interpreter has it."""
-    specs = [importlib.util.find_spec(name) for name in _PYTEST_PACKAGES]
-    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
-    return [path.parent if path.name == "__init__.py" else path for path in origins]
 
 
 def _pytest_version() -> str:

@@ -1,5 +1,6 @@
 """Runs jobs: picks the backend, keeps the pools, retries where a sandbox broke, and proves now and then that one works."""
 
+import base64
 import json
 import logging
 import threading
@@ -272,7 +273,7 @@ class _Relay:
             self._tests.say(end=True)
             self._tests_end = self._tests.finish(tests)
         if self._program_end is None:
-            self._program.say(end=True)
+            self._program.say(kill=True)
             self._program_end = self._program.finish(program)
         if loaded.get("stage") == "compile_error":
             report = {"passed": 0, "failed": 1, "compile_error": str(loaded.get("message"))}
@@ -280,6 +281,32 @@ class _Relay:
 
 
 def _bytes_of(event: Mapping[str, Any]) -> bytes:
-    import base64
-
     return base64.b64decode(event.get("data", ""))
+
+
+_PROBE = """\
+import os
+print(*sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
+print(os.getpid(), os.getppid(), os.getcwd())
+print(*os.listdir("/tmp"), *os.listdir("/dev/shm"))
+"""
+
+
+def prove_alive(sandbox: Sandbox) -> str:
+    """Looks around inside a sandbox after a run; returns what is there but should not be, or nothing.
+
+    Raises:
+        BoxError: No sandbox answers.
+    """
+    if sandbox.backend == "unsafe":
+        return ""
+    result = sandbox.run(Job({"mode": "script", "sources": [_PROBE]}))
+    try:
+        processes, own, files = result.stdout.decode().split("\n")[:3]
+        pid, parent, folder = own.split()
+    except ValueError:
+        return f"the probe said {result.stdout[-200:]!r} {result.stderr[-200:]!r}"
+    strangers = set(processes.split()) - {"1", pid, parent}
+    left = set(files.split()) - {folder.rpartition("/")[2]}
+    findings = [f"processes {sorted(strangers)}"] * bool(strangers) + [f"files {sorted(left)}"] * bool(left)
+    return " and ".join(findings)

@@ -50,6 +50,8 @@ def main(settings, boot):
         return
     runs = 0
     while (request := frames.read(0)) is not None:
+        if "job" not in request:  # a word to a session that has ended meanwhile
+            continue
         runs += 1
         frames.write(1, Run(request, settings, zygote, runs).result())
 

@@ -3,6 +3,7 @@
 Everything here shares an interpreter with the program and decides nothing.
 """
 
+import ast
 import atexit
 import builtins
 import inspect
@@ -17,6 +18,7 @@ from . import frames, values
 
 STAGE_COMPILE, STAGE_LOADED = "compile_error", "loaded"
 _LONGEST_MESSAGE = 2_000
+_TRIMS = 12
 
 
 def run(job, channel):
@@ -25,7 +27,7 @@ def run(job, channel):
     Args:
         job: `mode` (`script` or `serve`), `sources` (alternatives: the first that compiles is the program), `preamble`
             (run before it in the same namespace), `requires` (a source that lacks this top-level name is passed over
-            where another has it).
+            where another has it), `trim` (prose after the code is cut off).
         channel: Descriptor of the socket on which stages are reported and calls are answered.
     """
     code = 1
@@ -54,19 +56,16 @@ def run(job, channel):
 
 def choose_source(job, path, channel):
     """Compiles the alternatives in turn; reports a compile error where none is a program."""
-    first_error, fallback = None, None
+    first_error, chosen = None, None
     for source in job["sources"]:
-        try:
-            code = compile(source, path, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-            first_error = first_error or error
+        compiled, error = compile_source(source, path, job.get("trim", False))
+        first_error = first_error or error
+        if compiled is None:
             continue
-        chosen = (source, code)
-        if not job.get("requires") or job["requires"] in code.co_names:
+        defines = not job.get("requires") or defines_name(compiled[0], job["requires"])
+        chosen = compiled if defines else chosen or compiled
+        if defines:
             break
-        fallback = fallback or chosen
-    else:
-        chosen = fallback
     if chosen is None:
         message = f"{type(first_error).__name__}: {first_error}"[:_LONGEST_MESSAGE]
         frames.write(channel, {"stage": STAGE_COMPILE, "message": message})
@@ -74,6 +73,35 @@ def choose_source(job, path, channel):
     with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(chosen[0])
     return chosen[1]
+
+
+def compile_source(source, path, trim):
+    """`(source, code)` or None, and the first error. With `trim`, text after the last line of code is cut off."""
+    first_error = None
+    for _ in range(_TRIMS if trim else 1):
+        try:
+            return (source, compile(source, path, "exec", dont_inherit=True)), first_error
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+            first_error = first_error or error
+            line = getattr(error, "lineno", None) or 0
+            source = "".join(source.splitlines(keepends=True)[: line - 1])
+            if not source.strip():
+                break
+    return None, first_error
+
+
+def defines_name(source, name):
+    """Whether a program defines a top-level name, or a `class Solution` that may have it as a method."""
+    for node in ast.parse(source).body:
+        if getattr(node, "name", None) in (name, "Solution"):
+            return True
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return True
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            if any((alias.asname or alias.name) == name for alias in node.names):
+                return True
+    return False
 
 
 def reopen_standard_streams():

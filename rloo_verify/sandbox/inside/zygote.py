@@ -32,6 +32,7 @@ def main(settings):
     connection = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
+    sys.path.extend(settings["packages"])
     warnings = []
     for name in settings["preimport"]:
         try:
