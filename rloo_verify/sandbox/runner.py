@@ -96,6 +96,21 @@ def choose_backend(settings: SandboxSettings, image: Image) -> tuple[Backend, st
     )
 
 
+def require_sandbox(fields: Mapping[str, Any]) -> None:
+    """Makes sure, before anything expensive, that programs can be run; makes the image where it is missing.
+
+    Args:
+        fields: Fields of `SandboxSettings`, as a config has them.
+
+    Raises:
+        SandboxError: No sandbox can be started.
+    """
+    settings = SandboxSettings(**fields)
+    backend, why = choose_backend(settings, find_image(settings.image))
+    backend.close()
+    log.info("%s", why)
+
+
 class Sandbox:
     """Runs untrusted programs. May be used from any thread; each thread occupies one sandbox at a time.
 
@@ -110,7 +125,7 @@ class Sandbox:
     def __init__(self, settings: SandboxSettings) -> None:
         self.settings = settings
         self._backend, self.why = choose_backend(settings, find_image(settings.image))
-        log.info("%s", self.why)
+        log.debug("%s", self.why)
         self.backend = self._backend.name
         self._programs = self._pool()
         self._tests: Pool | None = None

@@ -1,7 +1,7 @@
 """Where and how programs run: `[sandbox]` of a config, a sandbox folder's `sandbox.toml`, and the limits of one run."""
 
 import tomllib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ class Limits:
 
     Attributes:
         cpu_seconds: CPU time of the program and all that it starts. The limit that decides.
-        wall_seconds: Wall time without waiting for a core; None is four times the CPU time and two seconds. It ends
+        wall_seconds: Wall time without waiting for a core; None is twice the CPU time and one second. It ends
             programs that sleep.
         memory_mib: Resident memory, in MiB, of the program and all that it starts.
         processes: Processes and threads.
@@ -41,7 +41,7 @@ class Limits:
 
     def as_request(self) -> dict[str, Any]:
         """The limits as the controller takes them."""
-        wall = 4.0 * self.cpu_seconds + 2.0 if self.wall_seconds is None else self.wall_seconds
+        wall = 2.0 * self.cpu_seconds + 1.0 if self.wall_seconds is None else self.wall_seconds
         return {**asdict(self), "wall_seconds": wall, "memory_mib": min(self.memory_mib, MAX_MEMORY_MIB)}
 
 
@@ -76,6 +76,7 @@ class Image:
     Attributes:
         name: Name of the folder.
         folder: The folder.
+        summary: One line for people.
         python: The interpreter inside.
         preimport: Modules that the zygote imports once, so that no test pays for them.
         packages: Debian packages beside Python where the image is made with debootstrap.
@@ -83,6 +84,7 @@ class Image:
 
     name: str
     folder: Path
+    summary: str = ""
     python: str = "python3"
     preimport: tuple[str, ...] = ()
     packages: tuple[str, ...] = field(default=())
@@ -105,11 +107,25 @@ def find_image(name: str) -> Image:
         raise ConfigError(f"{folder / 'sandbox.toml'} is not TOML: {error}") from error
     unknown = sorted(set(table) - {"summary", "python", "preimport", "packages"})
     if unknown:
-        raise ConfigError(f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use python, preimport, packages")
+        raise ConfigError(f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use summary, python, preimport, packages")
     lists = {key: tuple(table.get(key, ())) for key in ("preimport", "packages")}
-    return Image(folder.name, folder, table.get("python", "python3"), **lists)
+    return Image(folder.name, folder, table.get("summary", ""), table.get("python", "python3"), **lists)
 
 
 def image_names() -> list[str]:
     """The sandbox folders that ship with the project."""
     return sorted(path.parent.name for path in data_folder("sandboxes").glob("*/sandbox.toml"))
+
+
+_in_force = SandboxSettings()
+
+
+def use_settings(settings: SandboxSettings) -> None:
+    """Says how the code checker of this process opens sandboxes; call it before the first check."""
+    global _in_force
+    _in_force = settings
+
+
+def settings_in_force(image: str) -> SandboxSettings:
+    """What `use_settings` said, for one image."""
+    return replace(_in_force, image=image)

@@ -173,7 +173,8 @@ class Server:
             if request["op"] == "describe":
                 return {"names": {name: self.describe(name) for name in request["names"]}}
             if request["op"] == "get":
-                return {"value": values.encode(getattr(self.live[request["ref"]], request["name"]), reference)}
+                found = getattr(self.live[request["ref"]], request["name"])
+                return {"callable": True} if callable(found) else {"value": values.encode(found, reference)}
             if request["op"] == "set":
                 setattr(self.live[request["ref"]], request["name"], self.decode(request["value"]))
                 return {"value": ["n"]}

@@ -116,7 +116,7 @@ class Live:
         if name.startswith("__"):
             raise AttributeError(name)
         reply = self._stub.ask({"op": "get", "ref": self._number, "name": name})
-        if reply.get("value", ["n"])[0] == "r":  # most often a bound method: call it by name, keep nothing
+        if reply.get("callable"):  # most often a method: call it by name, keep nothing
             return lambda *args, **kwargs: self._stub.call(self._number, name, args, kwargs)
         return self._stub.value(reply)
 

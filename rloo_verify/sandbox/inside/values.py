@@ -5,6 +5,7 @@ A value is a JSON array whose first item is its tag:
     ["n"]  None            ["i", "ff"]  int, hexadecimal     ["l", [...]]  list        ["d", [[key, value], ...]]  dict
     ["b", true]  bool      ["f", "0x1.8p+1"]  float          ["t", [...]]  tuple       ["c", real, imaginary]  complex
     ["s", "..."]  str      ["y", "base64"]  bytes            ["e", [...]]  set         ["z", [...]]  frozenset
+    ["k", "int"]  a built-in type itself
     ["r", 3, "Node"]  a live object that stays inside; only sessions know it
     ["u", "module.Type"]  a value that cannot leave; equal to nothing
 
@@ -73,6 +74,8 @@ def _encode(value, reference, depth, budget):
     if depth < 0 or budget[0] < 0:
         return ["u", "a structure that is too deep or too large"]
     kind = type(value)
+    if kind is type and value in _BASES:
+        return ["k", value.__name__]
     if kind not in _BASES:
         base = _plain_base(kind)
         if base is None and kind.__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "shape", 0):
@@ -126,7 +129,7 @@ def decode(data, reference=None):
     """
     try:
         return _decode(data, reference, MAX_DEPTH + 1, [MAX_NODES])
-    except (TypeError, IndexError, AttributeError, RecursionError, OverflowError) as error:
+    except (TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueFormatError(f"malformed value: {error}") from None
     except ValueFormatError:
         raise
@@ -170,6 +173,8 @@ def _decode_two(tag, body, reference, depth, budget):
         return body
     if tag == "y":
         return base64.b64decode(body, validate=True)
+    if tag == "k":
+        return {kind.__name__: kind for kind in _BASES}[body]
     if tag == "u":
         return Opaque(body[:200])
     raise ValueFormatError(f"unknown tag {tag!r}")
