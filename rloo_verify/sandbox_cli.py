@@ -70,7 +70,7 @@ def doctor_command() -> None:
 
 
 @app.command("test")
-def test_command(
+def try_command(
     name: Image = "python",
     backend: Backend = "auto",
     runtime: Runtime = "runc",

@@ -49,8 +49,8 @@ def check(
         row: The row.
         entry: Column that names the function under test (`entry_point`), or nothing.
         prompt: Column with the code that a completion may continue (HumanEval's `prompt`), or nothing.
-        setup: Column with code that runs after the program and before the tests (MBPP's `test_setup_code`), or nothing.
-        compare: `exact`, `json`, `python`, `tokens`, `unordered` or `float:TOLERANCE`; by default what the form implies.
+        setup: Column with code that runs between program and tests (MBPP's `test_setup_code`), or nothing.
+        compare: `exact`, `json`, `python`, `tokens`, `unordered` or `float:TOLERANCE`; else what the form implies.
         imports: Whether the usual imports of contest solutions are there already, as LeetCode promises.
         cpu_seconds: CPU time of each test.
         memory_mib: Memory of each test, in MiB.

@@ -1,7 +1,7 @@
 """Reads assert scripts: literal asserts become calls, so that no test code runs at all.
 
-`assert f(LITERALS) == LITERAL`, `assert f(...)`, `assert not f(...)`, `is`, `!=` and `abs(f(...) - NUMBER) < NUMBER` are
-understood, alone or as the body of `def check(candidate)`. One assert that is anything else and the whole script is
+`assert f(LITERALS) == LITERAL`, `assert f(...)`, `assert not f(...)`, `is`, `!=` and `abs(f(...) - NUMBER) < NUMBER`
+are understood, alone or as the body of `def check(candidate)`. One assert that is anything else and the whole script is
 left as it is: it then runs in a process of its own, against a stub of the program.
 """
 
@@ -122,4 +122,3 @@ def _literal(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return _NO_VALUE
-

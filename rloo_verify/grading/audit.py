@@ -11,6 +11,7 @@ from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.errors import ConfigError
 from rloo_verify.grading.extract import extract_code
 from rloo_verify.grading.grade import Program, grade
+from rloo_verify.grading.runs import first_reply
 from rloo_verify.grading.suite import (
     STANDARD_IMPORTS,
     CallTest,
@@ -21,8 +22,9 @@ from rloo_verify.grading.suite import (
     TestFile,
 )
 from rloo_verify.sandbox.box import BoxError, Job
+from rloo_verify.sandbox.canary import PROBE, leftovers
 from rloo_verify.sandbox.inside import values
-from rloo_verify.sandbox.runner import Sandbox, prove_alive
+from rloo_verify.sandbox.runner import Sandbox
 from rloo_verify.sandbox.settings import Limits
 from rloo_verify.types import Outcome, Verdict
 
@@ -210,9 +212,7 @@ def _evaluated(expression: str, sandbox: Sandbox) -> Any:
     call = {"op": "call", "name": "value", "args": []}
     source = f"import math\ndef value():\n    return (\n{expression}\n)\n"
     result = sandbox.run(Job({"mode": "serve", "sources": [source]}, requests=(call,)))
-    from rloo_verify.grading.grade import _first_reply
-
-    reply = _first_reply(result.replies)
+    reply = first_reply(result.replies)
     if reply is None or "value" not in reply:
         raise ValueError(f"the expression {expression[:80]!r} has no value: {result.stderr[-200:]!r}")
     return values.decode(reply["value"])
@@ -232,6 +232,6 @@ def _limits(table: Mapping[str, Any]) -> Limits:
 def _broken_invariants(sandbox: Sandbox) -> str:
     """What a case left in the sandbox; empty where it is as it was."""
     try:
-        return prove_alive(sandbox)
+        return "" if sandbox.backend == "unsafe" else leftovers(sandbox.run(PROBE))
     except BoxError as error:
         return f"the sandbox is dead: {error}"

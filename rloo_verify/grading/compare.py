@@ -129,7 +129,9 @@ def _near_values(expected: Any, found: Any, tolerance: float) -> bool:
         pairs = zip(expected, found, strict=False)
         return len(expected) == len(found) and all(_near_values(a, b, tolerance) for a, b in pairs)
     if isinstance(expected, dict):
-        return expected.keys() == found.keys() and all(_near_values(v, found[k], tolerance) for k, v in expected.items())
+        return expected.keys() == found.keys() and all(
+            _near_values(v, found[k], tolerance) for k, v in expected.items()
+        )
     return same(expected, found)
 
 

@@ -13,7 +13,9 @@ from rloo_verify.checkers.extract import without_reasoning
 
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _PYTHON = ("python", "python3", "py", "py3", "{python}", "{.python}")
-_STARTS_CODE = re.compile(r"(?:import |from \w|def |class |async def |@\w|if |for |while |try:|with |#|\"\"\"|\w+ *=|print\()")
+_STARTS_CODE = re.compile(
+    r"(?:import |from \w|def |class |async def |@\w|if |for |while |try:|with |#|\"\"\"|\w+ *=|print\()"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,23 +4,21 @@ Reasons: `accepted`; `wrong_answer`, `runtime_error`, `time_limit`, `memory_limi
 `no_code`. Infrastructure trouble is no reason: `BoxError` leaves this module, and `verify.py` makes it an ERROR.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.grading.compare import OutputComparison, ValueComparison, output_comparison, value_comparison
+from rloo_verify.grading.runs import LONGEST_DETAIL, first_reply, raised_of, shortened, trouble_of
 from rloo_verify.grading.suite import CallTest, Expectation, OutputTest, Suite, TestFile
 from rloo_verify.sandbox.box import Job, RunResult
 from rloo_verify.sandbox.inside import values
-from rloo_verify.sandbox.inside.frames import unpack_all
 from rloo_verify.sandbox.runner import BrokeSandboxError, Sandbox
 from rloo_verify.sandbox.settings import Limits
 from rloo_verify.types import Outcome, Verdict
 
 ACCEPTED = "accepted"
-_LONGEST_DETAIL = 300
 _KILLED = {"cpu": "time_limit", "wall": "time_limit", "memory": "memory_limit", "output": "output_limit"}
 _SIGXCPU, _SIGKILL, _SIGXFSZ = 24, 9, 25
 
@@ -100,7 +98,7 @@ def grade(
     if failed is None:
         return Verdict(Outcome.PASS, ACCEPTED, f"{len(outcomes)} tests passed{mark}"), outcomes
     worst = outcomes[failed]
-    detail = f"test {failed + 1}: {worst.detail}"[:_LONGEST_DETAIL] + mark
+    detail = f"test {failed + 1}: {worst.detail}"[:LONGEST_DETAIL] + mark
     return Verdict(Outcome.FAIL, worst.reason, detail), outcomes
 
 
@@ -126,9 +124,9 @@ def job_of(suite: Suite, program: Program, mode: str, requires: str = "") -> dic
 def _run_output(suite: Suite, test: OutputTest, program: Program, sandbox: Sandbox, limits: Limits) -> TestOutcome:
     stdin = test.stdin.encode("utf-8", "surrogateescape")
     result = sandbox.run(Job(job_of(suite, program, "script"), stdin=stdin, limits=limits))
-    trouble = _trouble(result, limits)
+    trouble = trouble_of(result, limits)
     if trouble is None and not _right_output(suite, test, result.stdout):
-        trouble = "wrong_answer", f"printed {_short(result.stdout)}, expected {_short(test.expected)}"
+        trouble = "wrong_answer", f"printed {shortened(result.stdout)}, expected {shortened(test.expected)}"
     return _outcome(trouble, result)
 
 
@@ -149,12 +147,12 @@ def _run_call(suite: Suite, test: CallTest, program: Program, sandbox: Sandbox, 
     }
     job = Job(job_of(suite, program, "serve", name), requests=(request,), limits=limits)
     result = sandbox.run(job)
-    trouble = _trouble(result, limits)
-    reply = _first_reply(result.replies)
+    trouble = trouble_of(result, limits)
+    reply = first_reply(result.replies)
     if trouble is None and reply is None:
         trouble = "runtime_error", "it ended without returning a value"
     elif trouble is None and reply is not None and "value" not in reply:
-        trouble = _raised(reply)
+        trouble = raised_of(reply)
     elif trouble is None and reply is not None:
         trouble = _judge_value(reply["value"], test.expected, value_comparison(suite.compare))
     return _outcome(trouble, result)
@@ -168,7 +166,7 @@ def _judge_value(encoded: Any, expected: Expectation, equal: ValueComparison) ->
     if meets(expected, found, equal):
         return None
     wanted = f"{expected.value!r}" if expected.kind in ("equals", "is", "near") else expected.kind
-    return "wrong_answer", f"returned {_short(found)}, expected {_short(wanted)}"
+    return "wrong_answer", f"returned {shortened(found)}, expected {shortened(wanted)}"
 
 
 def meets(expected: Expectation, found: Any, equal: ValueComparison) -> bool:
@@ -196,65 +194,15 @@ def _run_file(suite: Suite, file: TestFile, program: Program, sandbox: Sandbox, 
         raise UnusableReferenceError(f"{said['needs_live']}, which needs both in one process")
     if said.get("needs_module"):
         raise UnusableReferenceError(f"its test file needs {said['needs_module']}, which the image lacks")
-    trouble = None if report.program.killed == "host" else _trouble(report.program, limits)
+    trouble = None if report.program.killed == "host" else trouble_of(report.program, limits)
     if "compile_error" in said:
         trouble = "compile_error", str(said["compile_error"])
     passed, failed = said.get("passed", 0), said.get("failed", 1)
     if trouble is None and (failed or not passed):
-        trouble = _trouble(report.tests, limits) or ("wrong_answer", str(said.get("detail") or "no test passed"))
+        trouble = trouble_of(report.tests, limits) or ("wrong_answer", str(said.get("detail") or "no test passed"))
     return _outcome(trouble, report.program, report.tests.cpu)
-
-
-def _trouble(result: RunResult, limits: Limits) -> tuple[str, str] | None:
-    """Why a run counts as failed whatever it answered; None where it ended well."""
-    stages = _replies(result.replies)
-    if stages and stages[0].get("stage") == "compile_error":
-        return "compile_error", str(stages[0].get("message", ""))
-    if result.killed in _KILLED:
-        return _KILLED[result.killed], f"{result.cpu:.2f} s of CPU time, {result.wall:.2f} s, {result.peak_mib:.0f} MiB"
-    if result.cpu > limits.cpu_seconds or result.signal == _SIGXCPU:
-        return "time_limit", f"{result.cpu:.2f} s of CPU time"
-    if result.peak_mib > limits.memory_mib or result.signal == _SIGKILL:
-        return "memory_limit", f"{result.peak_mib:.0f} MiB"
-    if result.signal == _SIGXFSZ:
-        return "output_limit", "it wrote too large a file"
-    if result.signal is not None:
-        return "runtime_error", f"signal {result.signal}"
-    if result.exit:
-        said = _short(result.stderr[-2000:].strip().rpartition(b"\n")[2])
-        return ("memory_limit" if "MemoryError" in said else "runtime_error"), f"exit status {result.exit}: {said}"
-    return None
-
-
-def _raised(reply: Mapping[str, Any]) -> tuple[str, str]:
-    raised = reply.get("raised")
-    if not isinstance(raised, dict):
-        return "runtime_error", "it answered nonsense"
-    reason = "memory_limit" if raised.get("type") == "MemoryError" else "runtime_error"
-    return reason, f"{raised.get('type')}: {raised.get('message')}"[:_LONGEST_DETAIL]
-
-
-def _replies(data: bytes) -> list[dict[str, Any]]:
-    replies = []
-    for body in unpack_all(data):
-        try:
-            reply = json.loads(body)
-        except (ValueError, RecursionError):
-            reply = {}
-        replies.append(reply if isinstance(reply, dict) else {})
-    return replies
-
-
-def _first_reply(data: bytes) -> dict[str, Any] | None:
-    return next((reply for reply in _replies(data) if "stage" not in reply), None)
 
 
 def _outcome(trouble: tuple[str, str] | None, result: RunResult, extra_cpu: float = 0.0) -> TestOutcome:
     reason, detail = trouble or (ACCEPTED, "")
     return TestOutcome(reason, detail, result.cpu + extra_cpu, result.wall)
-
-
-def _short(value: object) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    text = text if isinstance(text, str) else repr(text)
-    return text if len(text) <= 120 else text[:100] + f"... ({len(text)} characters)"

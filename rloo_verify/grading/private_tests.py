@@ -22,7 +22,7 @@ class _NoGlobals(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise PrivateTestsError(f"the private tests name {module}.{name}; only plain data is read")
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002 - the signature of pickle
         raise PrivateTestsError("the private tests refer to objects outside; only plain data is read")
 
 
@@ -48,5 +48,5 @@ def decode_private(text: str) -> Any | None:
         return _NoGlobals(io.BytesIO(data)).load()
     except PrivateTestsError:
         raise
-    except Exception as error:  # a malformed pickle may fail in any way
+    except Exception as error:  # noqa: BLE001 - a malformed pickle may fail in any way
         raise PrivateTestsError(f"the private tests cannot be read: {type(error).__name__}: {error}") from None

@@ -3,7 +3,7 @@
 | form | what the tests column holds |
 |---|---|
 | inputs/outputs | `{"inputs": [...], "outputs": [...], "fn_name": optional}`, JSON-encoded or not (APPS, TACO, rLLM) |
-| list of cases | `[{"input": ..., "output": ...}]`, `{"stdin"}`/`{"stdout"}` inside or not, `testtype`, `fn_name` (LiveCodeBench) |
+| list of cases | `[{"input": ..., "output": ...}]`, with `{"stdin"}` and `{"stdout"}` inside or not (LiveCodeBench) |
 | asserts | a list of assert statements (MBPP), or one text of them |
 | check function | a text that defines `check(candidate)` (HumanEval, LeetCode) |
 | test file | any other text: a pytest or unittest file |
@@ -48,7 +48,7 @@ def suite_of(
         UnusableReferenceError: They are in none of these forms, or there are none.
     """
     helpers = without_function(prompt, entry) if prompt and entry else ""
-    shared = {"entry": entry, "prompt": prompt, "helpers": helpers, "preamble": f"{preamble}{helpers}"}
+    shared: dict[str, Any] = {"entry": entry, "prompt": prompt, "helpers": helpers, "preamble": f"{preamble}{helpers}"}
     tests = _decoded(tests)
     if isinstance(tests, Mapping):
         return _from_columns(tests, shared, compare, max_tests)
@@ -74,7 +74,7 @@ def _decoded(tests: Any) -> Any:
         raise UnusableReferenceError("the tests are JSON that is nested too deeply") from None
 
 
-def _from_columns(table: Mapping[str, Any], shared: dict[str, str], compare: str, max_tests: int | None) -> Suite:
+def _from_columns(table: Mapping[str, Any], shared: dict[str, Any], compare: str, max_tests: int | None) -> Suite:
     inputs, outputs = table.get("inputs", table.get("input")), table.get("outputs", table.get("output"))
     name = next((str(table[key]) for key in _FUNCTION_KEYS if table.get(key)), "")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
@@ -89,7 +89,7 @@ def _from_columns(table: Mapping[str, Any], shared: dict[str, str], compare: str
     return Suite(calls, compare=compare or "json", **{**shared, "entry": name})
 
 
-def _from_cases(cases: list[Any], shared: dict[str, str], compare: str, max_tests: int | None) -> Suite:
+def _from_cases(cases: list[Any], shared: dict[str, Any], compare: str, max_tests: int | None) -> Suite:
     runs: list[OutputTest] = []
     calls: list[CallTest] = []
     for case in cases[:max_tests]:
@@ -114,7 +114,7 @@ def _from_cases(cases: list[Any], shared: dict[str, str], compare: str, max_test
     return Suite(runs, compare=compare or "tokens", **shared)
 
 
-def _from_asserts(asserts: list[str], setup: str, shared: dict[str, str], compare: str) -> Suite:
+def _from_asserts(asserts: list[str], setup: str, shared: dict[str, Any], compare: str) -> Suite:
     script = "\n".join(asserts)
     calls = None if setup.strip() else calls_of(script)
     if calls is not None:
@@ -122,7 +122,7 @@ def _from_asserts(asserts: list[str], setup: str, shared: dict[str, str], compar
     return Suite(TestFile("script", f"{setup}\n{script}\n"), **shared)
 
 
-def _from_source(source: str, setup: str, shared: dict[str, str], compare: str) -> Suite:
+def _from_source(source: str, setup: str, shared: dict[str, Any], compare: str) -> Suite:
     try:
         names = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -4,7 +4,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rloo_verify.sandbox.settings import Limits
@@ -50,7 +50,7 @@ class Job:
     what: Mapping[str, Any]
     stdin: bytes = b""
     requests: tuple[Mapping[str, Any], ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)

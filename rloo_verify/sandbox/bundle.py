@@ -7,7 +7,19 @@ from typing import Any
 
 from rloo_verify.sandbox.settings import Image
 
-_ORDER = ("frames", "values", "seccomp", "program", "tests", "zygote", "controller")
+_ORDER = (
+    "frames",
+    "values",
+    "seccomp",
+    "server",
+    "program",
+    "stub",
+    "tests",
+    "zygote",
+    "processes",
+    "cleanup",
+    "controller",
+)
 
 
 @cache

@@ -98,7 +98,17 @@ class BwrapBackend:
         """
         root = os.geteuid() == 0
         python = host_python()
-        arguments = [self._bwrap, *_namespaces(root), *_mounts(), "--", python, "-I", "-c", boot_program(), "controller"]
+        arguments = [
+            self._bwrap,
+            *_namespaces(root),
+            *_mounts(),
+            "--",
+            python,
+            "-I",
+            "-c",
+            boot_program(),
+            "controller",
+        ]
         boot = bundle(self._image, uid_base=fresh_range() if root else 0, isolated=True, packages=_PACKAGES)
         return Box(PipeStream(arguments, "the bubblewrap sandbox"), boot)
 
@@ -135,7 +145,7 @@ def host_python() -> str:
 
 
 def pytest_packages() -> list[Path]:
-    """The folders and modules of pytest, which is pure Python, where this interpreter has it: for tests that need it."""
+    """The folders and modules of pytest, which is pure Python, where this interpreter has it."""
     specs = [importlib.util.find_spec(name) for name in _PYTEST_PACKAGES]
     origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
     return [path.parent if path.name == "__init__.py" else path for path in origins]

@@ -36,7 +36,7 @@ def connect() -> Any:
         SandboxError: The SDK is not installed or no engine answers.
     """
     try:
-        import docker
+        import docker  # here, because most commands run no programs
     except ImportError:
         raise SandboxError("the Python package `docker` is not installed: pip install docker") from None
     try:

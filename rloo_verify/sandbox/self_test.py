@@ -18,7 +18,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 """
 
 PROBES: Mapping[str, str] = {
-    "it runs as a user of its own": "print('ok' if os.getuid() > 0 or os.geteuid() == os.stat('.').st_uid else os.getuid())",
+    "it runs as a user of its own": "print('ok' if os.getuid() else 'root')",
     "no network socket can be made": "print('ok' if denied(lambda: socket.socket(socket.AF_INET)) else 'a socket')",
     "UNIX sockets work": "socket.socketpair(); print('ok')",
     "the system's folders are read-only": "print('ok' if denied(lambda: open('/usr/written', 'w')) else 'written')",
@@ -28,7 +28,7 @@ PROBES: Mapping[str, str] = {
     "it cannot read the first process": "print('ok' if denied(lambda: open('/proc/1/environ').read()) else 'read')",
     "it cannot signal the first process": "print('ok' if denied(lambda: os.kill(1, 9)) else 'signalled')",
     "it cannot become root": "print('ok' if denied(lambda: os.setuid(0)) else 'root')",
-    "no host file system is mounted": "print('ok' if not os.path.exists('/home') and not os.path.exists('/var/run/docker.sock') else os.listdir('/'))",
+    "no host file system is mounted": "print('ok' if not os.path.exists('/home') else os.listdir('/'))",
     "it has a scratch folder": "open('file', 'w').write('x'); print('ok' if open('file').read() == 'x' else 'no')",
 }  # fmt: skip
 

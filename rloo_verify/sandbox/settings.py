@@ -107,7 +107,9 @@ def find_image(name: str) -> Image:
         raise ConfigError(f"{folder / 'sandbox.toml'} is not TOML: {error}") from error
     unknown = sorted(set(table) - {"summary", "python", "preimport", "packages"})
     if unknown:
-        raise ConfigError(f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use summary, python, preimport, packages")
+        raise ConfigError(
+            f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use summary, python, preimport, packages"
+        )
     lists = {key: tuple(table.get(key, ())) for key in ("preimport", "packages")}
     return Image(folder.name, folder, table.get("summary", ""), table.get("python", "python3"), **lists)
 

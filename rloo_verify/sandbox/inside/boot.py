@@ -1,5 +1,10 @@
-# The command line of both processes inside: reads the source of the package from descriptor 0 and starts a part of it.
-import json, sys, types, os
+"""The command line of both processes inside: reads the package's source from descriptor 0 and starts a part of it."""
+
+import json
+import os
+import sys
+import types
+
 size = int.from_bytes(os.read(0, 4), "big")
 data = b""
 while len(data) < size:
@@ -17,5 +22,6 @@ for name, source in bundle["sources"]:
 if sys.argv[1] == "zygote":
     package.zygote.main(bundle["settings"])
 else:
-    command = [sys.executable, *sys.orig_argv[1:-1], "zygote"]
+    # Not -I, which ignores PYTHONHASHSEED; the environment is the controller's own and clean.
+    command = [sys.executable, "-P", "-s", "-X", "utf8", "-c", sys.orig_argv[-2], "zygote"]
     package.controller.main(bundle["settings"], (command, size.to_bytes(4, "big") + data))

@@ -2,27 +2,29 @@
 
 import json
 import os
+from typing import Any
 
 
-def pack(message):
+def pack(message: Any) -> bytes:
     """A message as bytes."""
     body = json.dumps(message, separators=(",", ":")).encode("ascii")
     return len(body).to_bytes(4, "big") + body
 
 
-def unpack_all(data):
+def unpack_all(data: bytes | bytearray) -> list[bytes]:
     """The complete messages at the start of `data`, as bytes; a cut-off one at the end is left out."""
-    bodies, at = [], 0
+    bodies: list[bytes] = []
+    at = 0
     while at + 4 <= len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         if end > len(data):
             break
-        bodies.append(data[at + 4 : end])
+        bodies.append(bytes(data[at + 4 : end]))
         at = end
     return bodies
 
 
-def read(fd):
+def read(fd: int) -> Any:
     """The next message, or None at the end of the stream."""
     head = read_exactly(fd, 4)
     if head is None:
@@ -31,9 +33,10 @@ def read(fd):
     return None if body is None else json.loads(body)
 
 
-def read_exactly(fd, size):
+def read_exactly(fd: int, size: int) -> bytes | None:
     """`size` bytes, or None where the stream ends before."""
-    parts, left = [], size
+    parts: list[bytes] = []
+    left = size
     while left:
         part = os.read(fd, min(left, 1 << 20))
         if not part:
@@ -43,7 +46,7 @@ def read_exactly(fd, size):
     return b"".join(parts)
 
 
-def write(fd, message):
+def write(fd: int, message: Any) -> None:
     """Writes a message whole.
 
     Raises:

@@ -5,23 +5,23 @@ Everything here shares an interpreter with the program and decides nothing.
 
 import ast
 import atexit
-import builtins
-import inspect
 import io
 import os
 import sys
 import threading
 import traceback
 import types
+from typing import Any, NoReturn
 
-from . import frames, values
+from . import frames
+from .server import Server
 
 STAGE_COMPILE, STAGE_LOADED = "compile_error", "loaded"
 _LONGEST_MESSAGE = 2_000
 _TRIMS = 12
 
 
-def run(job, channel):
+def run(job: dict[str, Any], channel: int) -> NoReturn:
     """Does what the job says; never returns.
 
     Args:
@@ -54,9 +54,10 @@ def run(job, channel):
     finish(code)
 
 
-def choose_source(job, path, channel):
+def choose_source(job: dict[str, Any], path: str, channel: int) -> types.CodeType | None:
     """Compiles the alternatives in turn; reports a compile error where none is a program."""
-    first_error, chosen = None, None
+    first_error: Exception | None = None
+    chosen: tuple[str, types.CodeType] | None = None
     for source in job["sources"]:
         compiled, error = compile_source(source, path, job.get("trim", False))
         first_error = first_error or error
@@ -75,9 +76,9 @@ def choose_source(job, path, channel):
     return chosen[1]
 
 
-def compile_source(source, path, trim):
+def compile_source(source: str, path: str, trim: bool) -> tuple[tuple[str, types.CodeType] | None, Exception | None]:
     """`(source, code)` or None, and the first error. With `trim`, text after the last line of code is cut off."""
-    first_error = None
+    first_error: Exception | None = None
     for _ in range(_TRIMS if trim else 1):
         try:
             return (source, compile(source, path, "exec", dont_inherit=True)), first_error
@@ -90,7 +91,7 @@ def compile_source(source, path, trim):
     return None, first_error
 
 
-def defines_name(source, name):
+def defines_name(source: str, name: str) -> bool:
     """Whether a program defines a top-level name, or a `class Solution` that may have it as a method."""
     for node in ast.parse(source).body:
         if getattr(node, "name", None) in (name, "Solution"):
@@ -98,21 +99,23 @@ def defines_name(source, name):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return True
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            if any((alias.asname or alias.name) == name for alias in node.names):
-                return True
+        aliases = node.names if isinstance(node, ast.Import | ast.ImportFrom) else ()
+        if any((alias.asname or alias.name) == name for alias in aliases):
+            return True
     return False
 
 
-def reopen_standard_streams():
+def reopen_standard_streams() -> None:
     """Fresh text streams over the descriptors 0 to 2, which were replaced after the interpreter started."""
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     raw = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=True)
+    sys.stderr = io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=True)
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
 
 
-def exit_code(leaving):
+def exit_code(leaving: SystemExit) -> int:
     """The status of `sys.exit(...)`."""
     if leaving.code is None or isinstance(leaving.code, int):
         return (leaving.code or 0) & 0xFF
@@ -120,7 +123,7 @@ def exit_code(leaving):
     return 1
 
 
-def print_exception():
+def print_exception() -> None:
     """The traceback of the current exception, as far as it can be printed."""
     try:
         traceback.print_exc()
@@ -128,10 +131,10 @@ def print_exception():
         os.write(2, b"an exception that cannot be printed\n")
 
 
-def finish(code):
+def finish(code: int) -> NoReturn:
     """Ends the process as an interpreter would: threads, exit functions, flush."""
     try:
-        threading._shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException:
         print_exception()
@@ -143,7 +146,7 @@ def finish(code):
     os._exit(code)
 
 
-def serve(module, channel):
+def serve(module: types.ModuleType, channel: int) -> NoReturn:
     """Answers calls until the channel closes, then ends the process at once."""
     server = Server(module)
     while True:
@@ -157,96 +160,3 @@ def serve(module, channel):
         except BaseException:
             break
     os._exit(0)
-
-
-class Server:
-    """Calls into a loaded program. Objects that cannot leave are kept and named by number, if the session allows."""
-
-    def __init__(self, module):
-        self.module = module
-        self.live = []
-
-    def answer(self, request):
-        """The reply to one request: `value`, `raised` or, for `describe`, `names`."""
-        reference = self.keep if request.get("live") else None
-        try:
-            if request["op"] == "describe":
-                return {"names": {name: self.describe(name) for name in request["names"]}}
-            if request["op"] == "get":
-                found = getattr(self.live[request["ref"]], request["name"])
-                return {"callable": True} if callable(found) else {"value": values.encode(found, reference)}
-            if request["op"] == "set":
-                setattr(self.live[request["ref"]], request["name"], self.decode(request["value"]))
-                return {"value": ["n"]}
-            return self.call(request, reference)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt are the program's failures, too
-            return {"raised": describe_exception(error)}
-
-    def call(self, request, reference):
-        """Calls a function or a method, and tells which mutable arguments it changed."""
-        before = request["args"]
-        args = [self.decode(arg) for arg in before]
-        kwargs = {name: self.decode(arg) for name, arg in request.get("kwargs", {}).items()}
-        if request.get("ref") is None:
-            function = self.find(request["name"])
-        else:
-            function = getattr(self.live[request["ref"]], request["name"])
-        reply = {"value": values.encode(function(*args, **kwargs), reference)}
-        if request.get("live"):
-            after = [values.encode(arg, reference) for arg in args]
-            changed = {str(i): new for i, (old, new) in enumerate(zip(before, after)) if old != new}
-            if changed:
-                reply["changed"] = changed
-        return reply
-
-    def find(self, name):
-        """A top-level name, or a method of `class Solution`."""
-        found = vars(self.module).get(name)
-        if found is None and "Solution" in vars(self.module):
-            found = getattr(self.module.Solution(), name, None)
-        if found is None:
-            raise NameError(f"the program defines no {name!r}")
-        return found
-
-    def describe(self, name):
-        """What a top-level name is: a function, a class, an exception, a module, a value, an object, or missing."""
-        try:
-            found = self.find(name)
-        except NameError:
-            return {"kind": "missing"}
-        if inspect.ismodule(found):
-            return {"kind": "module", "name": found.__name__}
-        if inspect.isclass(found) and issubclass(found, BaseException):
-            return {"kind": "exception", "base": builtin_exception(found)}
-        if callable(found):
-            return {"kind": "function"}
-        return {"kind": "value", "value": values.encode(found, self.keep)}
-
-    def keep(self, value):
-        """Keeps an object here; returns the encoding that names it."""
-        for number, known in enumerate(self.live):
-            if known is value:
-                return ["r", number, type(value).__name__]
-        self.live.append(value)
-        return ["r", len(self.live) - 1, type(value).__name__]
-
-    def decode(self, data):
-        """Decodes an argument; live objects become themselves again."""
-        return values.decode(data, lambda number, _: self.live[number])
-
-
-def describe_exception(error):
-    """Type name, nearest built-in type, and message of an exception."""
-    try:
-        message = str(error)[:_LONGEST_MESSAGE]
-    except BaseException:
-        message = ""
-    return {"type": type(error).__name__, "base": builtin_exception(type(error)), "message": message}
-
-
-def builtin_exception(kind):
-    """The nearest built-in ancestor; exceptions that are no `Exception` (SystemExit) count as RuntimeError."""
-    for base in kind.__mro__:
-        if getattr(builtins, base.__name__, None) is base and issubclass(base, Exception):
-            return base.__name__
-    return "RuntimeError"

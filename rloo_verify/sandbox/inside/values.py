@@ -16,46 +16,44 @@ value is to know the answer. `decode` runs on the host and takes nothing on trus
 import base64
 import math
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
 
 MAX_DEPTH = 60
 MAX_NODES = 2_000_000
 
-_CONTAINERS = {list: "l", tuple: "t", set: "e", frozenset: "z"}
-_BASES = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
+Encoded = list[Any]
+ToReference = Callable[[Any], Encoded]
+FromReference = Callable[[int, str], Any]
+
+_CONTAINERS: dict[type, str] = {list: "l", tuple: "t", set: "e", frozenset: "z"}
+_BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
 _ORDINARY = (Counter, OrderedDict, defaultdict)  # dicts whose own equality agrees with that of their content
+
+
+_FROM_TAG: dict[str, Callable[[list[Any]], Any]] = {"l": list, "t": tuple, "e": set, "z": frozenset}
 
 
 class Opaque:
     """A value that could not leave the sandbox. It equals nothing, itself included."""
 
-    def __init__(self, type_name):
+    def __init__(self, type_name: str) -> None:
         self.type_name = type_name
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return False
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<a value of type {self.type_name}>"
-
-
-class Reference:
-    """A live object that stays inside a session; `number` names it there."""
-
-    def __init__(self, number, type_name):
-        self.number = number
-        self.type_name = type_name
-
-    def __repr__(self):
-        return f"<object {self.number} of type {self.type_name}>"
 
 
 class ValueFormatError(ValueError):
     """An encoded value is malformed, too deep or too large."""
 
 
-def encode(value, reference=None):
+def encode(value: Any, reference: ToReference | None = None) -> Encoded:
     """Encodes a value.
 
     A subclass of a built-in type counts as its content where it keeps the ordinary equality (named tuples,
@@ -69,7 +67,7 @@ def encode(value, reference=None):
     return _encode(value, reference, MAX_DEPTH, [MAX_NODES])
 
 
-def _encode(value, reference, depth, budget):
+def _encode(value: Any, reference: ToReference | None, depth: int, budget: list[int]) -> Encoded:
     budget[0] -= 1
     if depth < 0 or budget[0] < 0:
         return ["u", "a structure that is too deep or too large"]
@@ -86,15 +84,15 @@ def _encode(value, reference, depth, budget):
     if value is None or kind is type(None):
         return ["n"]
     if kind in _CONTAINERS:
-        return [_CONTAINERS[kind], [_encode(item, reference, depth - 1, budget) for item in kind.__iter__(value)]]
+        items = kind.__iter__(value)
+        return [_CONTAINERS[kind], [_encode(item, reference, depth - 1, budget) for item in items]]
     if kind is dict:
-        items = dict.items(value)
-        return ["d", [[_encode(k, reference, depth - 1, budget), _encode(v, reference, depth - 1, budget)]
-                      for k, v in items]]  # fmt: skip
+        pairs = [(k, v) for k, v in dict.items(value)]
+        return ["d", [[_encode(part, reference, depth - 1, budget) for part in pair] for pair in pairs]]
     return _encode_scalar(value, kind)
 
 
-def _encode_scalar(value, kind):
+def _encode_scalar(value: Any, kind: type) -> Encoded:
     if kind is bool:
         return ["b", value]
     if kind is int:
@@ -108,16 +106,17 @@ def _encode_scalar(value, kind):
     return ["y", base64.b64encode(bytes(value)).decode("ascii")]
 
 
-def _plain_base(kind):
+def _plain_base(kind: type) -> type | None:
     if kind is type(None):
         return kind
     for base in _BASES[1:]:
         if issubclass(kind, base):
-            return base if kind in _ORDINARY or kind.__eq__ is base.__eq__ else None
+            ordinary = getattr(kind, "__eq__", None) is getattr(base, "__eq__", None)
+            return base if kind in _ORDINARY or ordinary else None
     return None
 
 
-def decode(data, reference=None):
+def decode(data: Any, reference: FromReference | None = None) -> Any:
     """Decodes an encoded value into exact built-in types, `Opaque` where it could not leave.
 
     Args:
@@ -137,7 +136,7 @@ def decode(data, reference=None):
         raise ValueFormatError(f"malformed value: {error}") from None
 
 
-def _decode(data, reference, depth, budget):
+def _decode(data: Any, reference: FromReference | None, depth: int, budget: list[int]) -> Any:
     budget[0] -= 1
     if type(data) is not list or not data or depth < 0 or budget[0] < 0:
         raise ValueFormatError("malformed, too deep or too large")
@@ -153,18 +152,18 @@ def _decode(data, reference, depth, budget):
     return _decode_two(tag, data[1], reference, depth, budget)
 
 
-def _decode_two(tag, body, reference, depth, budget):
-    if tag in ("l", "t", "e", "z"):
+def _decode_two(tag: Any, body: Any, reference: FromReference | None, depth: int, budget: list[int]) -> Any:
+    if tag in _FROM_TAG:
         if type(body) is not list:
             raise ValueFormatError("a container without a list")
         items = [_decode(item, reference, depth - 1, budget) for item in body]
-        return {"l": list, "t": tuple, "e": set, "z": frozenset}[tag](items)
+        return _FROM_TAG[tag](items)
     if tag == "d":
         return {_decode(k, reference, depth - 1, budget): _decode(v, reference, depth - 1, budget) for k, v in body}
-    if type(body) is not (bool if tag == "b" else str):
-        raise ValueFormatError(f"the tag {tag!r} with a {type(body).__name__}")
-    if tag == "b":
+    if tag == "b" and type(body) is bool:
         return body
+    if type(body) is not str:
+        raise ValueFormatError(f"the tag {tag!r} with a {type(body).__name__}")
     if tag == "i":
         return int(body, 16)
     if tag == "f":
@@ -180,21 +179,8 @@ def _decode_two(tag, body, reference, depth, budget):
     raise ValueFormatError(f"unknown tag {tag!r}")
 
 
-def is_plain(value):
-    """Whether a value can cross the border whole."""
-    return not _holds_opaque(encode(value))
-
-
-def _holds_opaque(data):
-    if data[0] in ("l", "t", "e", "z"):
-        return any(_holds_opaque(item) for item in data[1])
-    if data[0] == "d":
-        return any(_holds_opaque(part) for pair in data[1] for part in pair)
-    return data[0] in ("u", "r")
-
-
-def same(left, right):
-    """Type-strict equality of plain values: `1`, `1.0` and `True` differ, and so do lists and tuples. NaN equals NaN."""
+def same(left: Any, right: Any) -> bool:
+    """Type-strict equality of plain values: `1`, `1.0`, `True` differ, and so do lists and tuples; NaN equals NaN."""
     if type(left) is not type(right) or isinstance(left, Opaque):
         return False
     if isinstance(left, list | tuple):

@@ -13,17 +13,19 @@ import resource
 import signal
 import socket
 import sys
+from typing import Any, NoReturn
 
 from . import program, seccomp, tests
 
 CHANNEL = 3
 _HIGHEST_FD = 250
 _MIB = 1 << 20
-_SLACK_MIB = 1024  # address space beside the memory that counts: thread stacks and allocator arenas are reserved, not used
+# Address space beside the memory that counts: stacks of threads and arenas of the allocator are reserved, not used.
+_SLACK_MIB = 1024
 _STACK = 64 * _MIB
 
 
-def main(settings):
+def main(settings: dict[str, Any]) -> None:
     """Serves forks on the socket at descriptor 0.
 
     Args:
@@ -43,6 +45,8 @@ def main(settings):
     if settings["seccomp"] and filter_.code is None:
         connection.sendall(json.dumps({"error": f"no seccomp filter for {os.uname().machine}"}).encode())
         return
+    if settings["isolated"] and not settings["uid_base"]:
+        filter_.set_dumpable(False)
     gc.collect()
     gc.freeze()
     connection.sendall(json.dumps({"ready": True, "python": sys.version.split()[0], "warnings": warnings}).encode())
@@ -50,11 +54,12 @@ def main(settings):
         data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
         if not data:
             return
-        order = json.loads(data)
         serve_order(json.loads(data), fds, connection, filter_ if settings["seccomp"] else None)
 
 
-def serve_order(order, fds, connection, filter_):
+def serve_order(
+    order: dict[str, Any], fds: list[int], connection: socket.socket, filter_: seccomp.Filter | None
+) -> None:
     """Forks one test, reports its process id, whether it could be set up, and how it ended."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -72,7 +77,9 @@ def serve_order(order, fds, connection, filter_):
     connection.sendall(json.dumps(report).encode() + b"\n")
 
 
-def become_test(order, fds, connection, filter_, reports):
+def become_test(
+    order: dict[str, Any], fds: list[int], connection: socket.socket, filter_: seccomp.Filter | None, reports: int
+) -> NoReturn:
     """Turns the fork into a locked-down process and runs the job; never returns."""
     try:
         os.setsid()
@@ -100,7 +107,7 @@ def become_test(order, fds, connection, filter_, reports):
     program.run(job, CHANNEL)
 
 
-def restrict(order, filter_):
+def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
     """Limits, user and system calls, in this order; what root alone may do comes first."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # under memory pressure the test goes, not what runs it
