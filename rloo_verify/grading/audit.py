@@ -31,8 +31,10 @@ from rloo_verify.types import Outcome, Verdict
 CODES = {"accepted": "AC", "wrong_answer": "WA", "runtime_error": "RE", "time_limit": "TLE", "memory_limit": "MLE",
          "output_limit": "OLE", "compile_error": "CE", "no_code": "CE"}  # fmt: skip
 
-_CONTAINERS: Mapping[str, Callable[[list[Any]], Any]] = {
+_CONTAINERS: Mapping[str, Callable[[Any], Any]] = {
     "__set__": set, "__frozenset__": frozenset, "__tuple__": tuple, "__list__": list, "__dict__": dict,
+    "__float__": float, "__complex__": lambda parts: complex(*parts),
+    "__bytes__": lambda body: body.encode("latin-1") if isinstance(body, str) else bytes(body),
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Finds the program in a chat reply. Nothing here parses Python: the alternatives are compiled inside the sandbox.
 
 The last complete fenced block marked as Python counts, else the last unmarked one, else the last of any kind, else a
-block that is never closed (a reply that was cut off), else the whole text. A fence opens and closes at the start of a
-line, so backquotes inside a string are code. Reasoning up to `</think>` does not count; an unfinished one is no answer.
+block that is never closed (a reply that was cut off), else the whole text. A fence stands alone at the start of a
+line, perhaps indented in a list, so backquotes inside a string are code. Reasoning up to `</think>` does not count; an unfinished one is no answer.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rloo_verify.checkers.extract import without_reasoning
 
-_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$")
+_FENCE = re.compile(r"([ ]*)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _PYTHON = ("python", "python3", "py", "py3", "{python}", "{.python}")
 _STARTS_CODE = re.compile(
     r"(?:import |from \w|def |class |async def |@\w|if |for |while |try:|with |#|\"\"\"|\w+ *=|print\()"
@@ -79,13 +79,19 @@ def _blocks(text: str) -> Iterator[Block]:
         match = _FENCE.match(line) if line.lstrip(" ")[:3] in ("```", "~~~") else None
         if opening is None:
             opening, lines = match, []
-        elif match and match[1][0] == opening[1][0] and len(match[1]) >= len(opening[1]) and not match[2].strip():
-            yield Block(_language(opening[2]), "\n".join(lines) + "\n", True)
+        elif match and _closes(match, opening):
+            yield Block(_language(opening[3]), "\n".join(lines) + "\n", True)
             opening = None
         else:
-            lines.append(line)
+            lines.append(line.removeprefix(opening[1]))
     if opening is not None:
-        yield Block(_language(opening[2]), "\n".join(lines) + "\n", False)
+        yield Block(_language(opening[3]), "\n".join(lines) + "\n", False)
+
+
+def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
+    """Whether a fence ends a block: the same sign, as long, no words, indented by at most three spaces more."""
+    same_sign = fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
+    return same_sign and not fence[3].strip() and len(fence[1]) <= len(opening[1]) + 3
 
 
 def _language(words: str) -> str:

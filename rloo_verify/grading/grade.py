@@ -165,8 +165,8 @@ def _judge_value(encoded: Any, expected: Expectation, equal: ValueComparison) ->
         return "runtime_error", f"what it returned cannot be read: {error}"
     if meets(expected, found, equal):
         return None
-    wanted = f"{expected.value!r}" if expected.kind in ("equals", "is", "near") else expected.kind
-    return "wrong_answer", f"returned {shortened(found)}, expected {shortened(wanted)}"
+    wanted = shortened(expected.value) if expected.kind in ("equals", "is", "near") else expected.kind
+    return "wrong_answer", f"returned {shortened(found)}, expected {wanted}"
 
 
 def meets(expected: Expectation, found: Any, equal: ValueComparison) -> bool:

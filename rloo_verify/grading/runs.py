@@ -63,5 +63,9 @@ def first_reply(data: bytes) -> dict[str, Any] | None:
 def shortened(value: object) -> str:
     """A value for a message."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    text = text if isinstance(text, str) else repr(text)
+    if not isinstance(text, str):
+        try:
+            text = repr(text)
+        except (ValueError, RecursionError):  # an integer of more digits than Python prints
+            text = f"a {type(value).__name__} too large to print"
     return text if len(text) <= 120 else text[:100] + f"... ({len(text)} characters)"

@@ -27,7 +27,7 @@ _SCRATCH_BYTES = 64 << 20
 _SHARED_MEMORY_BYTES = 16 << 20
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache")
 _PACKAGES = "/opt/packages"
-_PYTEST_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
+_PYTEST_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _KILL_SECONDS = 5.0
 
 

@@ -1,6 +1,7 @@
-"""Removes what a run left in the folders that programs may write to."""
+"""Removes what a run left in the folders that programs may write to, and closes its descriptors."""
 
 import os
+import selectors
 import shutil
 from typing import Any
 
@@ -40,3 +41,11 @@ def make_removable(function: Any, path: str, _: Any) -> None:
         os.unlink(path)
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def close(key: selectors.SelectorKey) -> None:
+    """Closes a descriptor, or the socket that owns it."""
+    if isinstance(key.fileobj, int):
+        os.close(key.fileobj)
+    else:
+        key.fileobj.close()  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from . import frames, seccomp
-from .cleanup import clean
+from .cleanup import clean, close
 from .processes import Processes, environment, readable_file, waited_for_core
 
 OUTPUTS = ("stdout", "stderr", "channel")
@@ -245,11 +245,3 @@ class Run:
         """Kills the program because of a limit."""
         self.killed = self.killed or why
         self.processes.kill_everything()
-
-
-def close(key: selectors.SelectorKey) -> None:
-    """Closes a descriptor, or the socket that owns it."""
-    if isinstance(key.fileobj, int):
-        os.close(key.fileobj)
-    else:
-        key.fileobj.close()  # type: ignore[attr-defined]

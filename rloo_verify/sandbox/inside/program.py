@@ -79,6 +79,7 @@ def choose_source(job: dict[str, Any], path: str, channel: int) -> types.CodeTyp
 def compile_source(source: str, path: str, trim: bool) -> tuple[tuple[str, types.CodeType] | None, Exception | None]:
     """`(source, code)` or None, and the first error. With `trim`, text after the last line of code is cut off."""
     first_error: Exception | None = None
+    source = source.removeprefix("\ufeff")
     for _ in range(_TRIMS if trim else 1):
         try:
             return (source, compile(source, path, "exec", dont_inherit=True)), first_error

@@ -2,8 +2,8 @@
 
 It denies what a program that computes an answer never needs and what has carried attacks: tracing and reading other
 processes, new namespaces and mounts, kernel keyrings, BPF, io_uring, userfaultfd, perf, System V IPC and message queues
-(both outlive a process), memory files (no limit counts them), and every socket family but AF_UNIX. A denied call fails with EPERM; `clone3` fails with
-ENOSYS, so that the C library falls back to `clone`, whose flags can be inspected.
+(both outlive a process), memory files (no limit counts them), and every socket family but AF_UNIX. A denied call fails
+with EPERM; `clone3` fails with ENOSYS, so that the C library falls back to `clone`, whose flags can be inspected.
 """
 
 import ctypes
@@ -34,7 +34,8 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
     "sethostname": (170, 161), "setdomainname": (171, 162), "personality": (135, 92), "iopl": (172, None),
     "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "vhangup": (153, 58),
-    "migrate_pages": (256, 238), "move_pages": (279, 239), "memfd_create": (319, 279), "mbind": (237, 235), "set_mempolicy": (238, 237),
+    "migrate_pages": (256, 238), "move_pages": (279, 239), "memfd_create": (319, 279),
+    "mbind": (237, 235), "set_mempolicy": (238, 237),
 }  # fmt: skip
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}

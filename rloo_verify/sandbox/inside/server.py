@@ -1,7 +1,9 @@
 """Answers calls into a loaded program. Shares an interpreter with it and decides nothing."""
 
 import builtins
+import contextlib
 import inspect
+import io
 import types
 from typing import Any
 
@@ -22,7 +24,8 @@ class Server:
         reference = self.keep if request.get("live") else None
         try:
             if request["op"] == "describe":
-                return {"names": {name: self.describe(name) for name in request["names"]}}
+                names = [name for name in vars(self.module) if not name.startswith("_")]
+                return {"names": {name: self.describe(name) for name in request["names"]}, "public": names}
             if request["op"] == "get":
                 found = getattr(self.live[request["ref"]], request["name"])
                 return {"callable": True} if callable(found) else {"value": values.encode(found, reference)}
@@ -42,8 +45,12 @@ class Server:
             function = self.find(request["name"])
         else:
             function = getattr(self.live[request["ref"]], request["name"])
-        reply: dict[str, Any] = {"value": values.encode(function(*args, **kwargs), reference)}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed) if request.get("live") else contextlib.nullcontext():
+            value = function(*args, **kwargs)
+        reply: dict[str, Any] = {"value": values.encode(value, reference)}
         if request.get("live"):
+            reply["printed"] = printed.getvalue()
             after = [values.encode(arg, reference) for arg in args]
             changed = {str(i): new for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
             if changed:
@@ -86,19 +93,25 @@ class Server:
         return values.decode(data, lambda number, _: self.live[number])
 
 
-def describe_exception(error: BaseException) -> dict[str, str]:
-    """Type name, nearest built-in type, and message of an exception."""
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """Type name, nearest built-in type, arguments and message of an exception."""
     try:
         message = str(error)[:_LONGEST_MESSAGE]
     except BaseException:
         message = ""
-    return {"type": type(error).__name__, "base": builtin_exception(type(error)), "message": message}
+    kind = type(error)
+    return {
+        "type": kind.__name__,
+        "base": builtin_exception(kind),
+        "message": message,
+        "args": values.encode(error.args),
+    }
 
 
 def builtin_exception(kind: type) -> str:
-    """The nearest built-in ancestor; exceptions that are no `Exception` (SystemExit) count as RuntimeError."""
+    """The nearest built-in ancestor. KeyboardInterrupt counts as RuntimeError: it would end a test run half-way."""
     for base in kind.__mro__:
         name: str = base.__name__
-        if getattr(builtins, name, None) is base and issubclass(base, Exception):
+        if getattr(builtins, name, None) is base and issubclass(base, (Exception, SystemExit)):
             return name
     return "RuntimeError"

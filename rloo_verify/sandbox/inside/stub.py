@@ -5,6 +5,7 @@ Comparisons and arithmetic are never forwarded: an object cannot say that it equ
 
 import builtins
 import importlib
+import sys
 from typing import Any
 
 from . import frames, values
@@ -26,7 +27,7 @@ class Stub:
     def __init__(self, channel: int) -> None:
         self.channel = channel
         self.needs_live: str | None = None
-        self.exceptions: dict[str, type] = {}  # the program's own exception classes by name
+        self.exceptions: dict[str, Any] = {}  # the program's own exception classes by name
         self.calls = 0
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -43,6 +44,7 @@ class Stub:
         encoded = [self.encode(arg) for arg in args]
         request = {"op": "call", "ref": ref, "name": name, "args": encoded}
         reply = self.ask({**request, "kwargs": {key: self.encode(value) for key, value in kwargs.items()}})
+        sys.stdout.write(reply.get("printed", ""))
         for index, changed in reply.get("changed", {}).items():
             update(args[int(index)], self.decode(changed))
         return self.value(reply)
@@ -51,8 +53,11 @@ class Stub:
         """The value of a reply; raises what the program raised."""
         if "raised" in reply:
             raised = reply["raised"]
-            kind = getattr(builtins, raised["base"], RuntimeError)
-            raise self.exceptions.get(raised["type"], kind)(raised["message"])
+            kind = self.exceptions.get(raised["type"], getattr(builtins, raised["base"], RuntimeError))
+            args = self.decode(raised["args"])
+            error = kind.__new__(kind, *args)
+            error.args = args
+            raise error
         return self.decode(reply["value"])
 
     def encode(self, value: Any) -> values.Encoded:
@@ -76,8 +81,11 @@ class Stub:
         Raises:
             AttributeError: The program has no such name.
         """
-        found = self.ask({"op": "describe", "names": [name]})["names"][name]
-        if found["kind"] == "missing":
+        reply = self.ask({"op": "describe", "names": [name]})
+        if name == "__all__":  # `from solution import *`
+            return reply["public"]
+        found = reply["names"][name]
+        if found["kind"] == "missing" or name.startswith("__"):
             raise AttributeError(f"the program defines no {name!r}")
         if found["kind"] == "module":
             return importlib.import_module(found["name"])

@@ -111,6 +111,7 @@ def run_plain() -> dict[str, Any]:
     details = [text for _, text in bad] or ["a test was skipped or expected to fail"] * bool(not_run)
     failed = len(bad) + not_run
     passed = result.testsRun - failed
+    failed += suite.countTestCases() - result.testsRun if result.testsRun else 0
     return {"passed": passed, "failed": failed, "detail": (details or [""])[0][-_LONGEST_DETAIL:]}
 
 
@@ -122,7 +123,10 @@ def run_with_pytest() -> dict[str, Any]:
         return {"passed": 0, "failed": 0, "detail": "", "needs_module": "pytest"}
 
     class Count:
-        passed, failed, detail = 0, 0, ""
+        collected, passed, failed, detail = 0, 0, 0, ""
+
+        def pytest_collection_finish(self, session: Any) -> None:
+            self.collected = len(session.items)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
@@ -138,4 +142,5 @@ def run_with_pytest() -> dict[str, Any]:
 
     count = Count()
     pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull, "test_program.py"], [count])
-    return {"passed": count.passed, "failed": count.failed, "detail": count.detail}
+    failed = max(count.failed, count.collected - count.passed)
+    return {"passed": count.passed, "failed": failed, "detail": count.detail or "not every test ran"}

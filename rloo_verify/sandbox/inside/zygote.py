@@ -21,7 +21,7 @@ CHANNEL = 3
 _HIGHEST_FD = 250
 _MIB = 1 << 20
 # Address space beside the memory that counts: stacks of threads and arenas of the allocator are reserved, not used.
-_SLACK_MIB = 1024
+_SLACK_MIB = 3072
 _STACK = 64 * _MIB
 
 
