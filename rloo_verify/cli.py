@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from rloo_verify import tasks_cli
-from rloo_verify.errors import RlooVerifyError
+from rloo_verify.errors import ConfigError, RlooVerifyError
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -58,6 +58,8 @@ def train(
     """
     from rloo_verify.configfile import dump_config, find_config, load_config
 
+    if config.startswith("--"):
+        raise ConfigError(f"the config comes first: rloo-verify train CONFIG {config} VALUE ...")
     settings = load_config(find_config(config), context.args)
     _quiet_libraries()
     if dry_run:
@@ -91,6 +93,9 @@ def evaluate(
     model: Annotated[str, typer.Option(help="A hub id, a folder (a checkpoint, too), or a built-in name.")],
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     data: Annotated[Path | None, typer.Option(help="Local file that replaces the split's source.")] = None,
+    columns: tasks_cli.ColumnMap = None,
+    gold: tasks_cli.Gold = None,
+    option: tasks_cli.DataOption = None,
     problems: Annotated[int | None, typer.Option(help="Use only the first so many problems.", min=1)] = None,
     n: Annotated[int, typer.Option(help="Completions of each problem.", min=1)] = 1,
     k: Annotated[str, typer.Option(help="The k of pass@k, separated by commas.")] = "1",
@@ -108,7 +113,8 @@ def evaluate(
 
     _quiet_libraries()
     settings = EvalSettings(
-        task=task, model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
+        task=tasks_cli.task_from(task, columns, gold, option),
+        model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
         temperature=temperature, max_new_tokens=max_new_tokens, max_prompt_tokens=max_prompt_tokens,
         engine=engine, seed=seed, workers=workers, out=out,
     )  # fmt: skip
@@ -152,7 +158,7 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         values = []
     if not values or min(values) < 1:
-        raise typer.BadParameter(f"{text!r} is not a list of positive integers such as 1,4,16", param_hint="--k")
+        raise ConfigError(f"--k {text!r} is not a list of positive integers such as 1,4,16")
     return values
 
 

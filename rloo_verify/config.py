@@ -78,6 +78,8 @@ class TaskConfig(_Table):
     split: str = Field("train", description="Split to train on.")
     weight: PositiveFloat = Field(1.0, description="Share of the problems, relative to the other tasks.")
     data: str | None = Field(None, description="Local file that replaces the training split's source.")
+    columns: dict[str, str] = Field(default_factory=dict, description="Columns of that file, if named otherwise.")
+    gold: str | None = Field(None, description="How the answer column is read, if otherwise than in the task.")
     options: dict[str, Any] = Field(default_factory=dict, description="Options of the task's data source.")
 
 
@@ -87,7 +89,10 @@ class SampleConfig(_Table):
     problems_per_step: PositiveInt = Field(description="Problems a step (P).")
     group_size: Annotated[int, Field(ge=2)] = Field(description="Completions of each problem (G), at least 2.")
     max_new_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
-    max_prompt_tokens: PositiveInt = Field(1024, description="Longest prompt, in tokens; a longer one is an error.")
+    max_prompt_tokens: PositiveInt = Field(1024, description="Longest prompt, in tokens.")
+    long_prompts: Literal["error", "skip"] = Field(
+        "error", description="What a longer prompt in the training data is: an error, or left out and counted."
+    )
     temperature: PositiveFloat = Field(1.0, description="Divides the logits, in the sampler and in the learner.")
     no_signal: Literal["log", "refill"] = Field(
         "log", description="refill: draw further problems until problems_per_step groups are mixed, within a bound."

@@ -16,6 +16,10 @@ class TaskError(RlooVerifyError):
     """A task folder, its data or its checker cannot be used."""
 
 
+class PromptTooLongError(TaskError):
+    """A prompt has more tokens than `sample.max_prompt_tokens`."""
+
+
 class ModelError(RlooVerifyError):
     """A model or tokenizer cannot be found, loaded or used for what was asked."""
 

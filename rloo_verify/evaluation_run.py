@@ -16,8 +16,8 @@ from rloo_verify.policy.base import Sampling
 from rloo_verify.records import group_records
 from rloo_verify.rollout import Sampler
 from rloo_verify.setup import check_context, open_policy, renderer
-from rloo_verify.storage import write_atomically
-from rloo_verify.tasks import find_task
+from rloo_verify.storage import storage_errors, write_atomically
+from rloo_verify.tasks import Task
 from rloo_verify.types import Group, Problem
 from rloo_verify.verify import Verifier
 
@@ -29,7 +29,7 @@ PROBLEMS_AT_A_TIME = 64
 class EvalSettings:
     """What `rloo-verify eval` was asked for; see its help for each."""
 
-    task: str
+    task: Task
     model: str
     split: str
     data: Path | None
@@ -56,7 +56,7 @@ def run_evaluation(settings: EvalSettings, console: Console) -> dict[str, Any]:
         raise ConfigError(f"--engine {settings.engine}: must be one of {', '.join(engines)}")
     if max(settings.k) > settings.n:
         raise ConfigError(f"--k {max(settings.k)} is larger than --n {settings.n}; pass@k needs n >= k completions")
-    task = find_task(settings.task)
+    task = settings.task
     problems = task.problems(settings.split, limit=settings.problems, data=settings.data)
     max_length = settings.max_prompt_tokens + settings.max_new_tokens
     check_context(settings.model, max_length)
@@ -64,6 +64,9 @@ def run_evaluation(settings: EvalSettings, console: Console) -> dict[str, Any]:
     render = renderer([task], tokenizer, settings.max_prompt_tokens)
     for problem in problems:
         render(problem)
+    if settings.out is not None:  # told now, not after everything was drawn
+        with storage_errors(settings.out):
+            settings.out.parent.mkdir(parents=True, exist_ok=True)
     policy_config = PolicyConfig.model_validate({"engine": settings.engine})
     policy = open_policy(ModelConfig(path=settings.model), policy_config, tokenizer, max_length)
     try:

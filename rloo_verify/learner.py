@@ -1,19 +1,20 @@
 """Groups -> one optimizer step with the exact RLOO gradient."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rloo_verify.advantages import Kl, advantages_by_number, numbered
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
-from rloo_verify.packing import Scored, micro_batches
-from rloo_verify.rloo import kl_penalized_rewards, leave_one_out_advantages, rloo_loss
+from rloo_verify.packing import Row, Scored
+from rloo_verify.rloo import rloo_loss
 from rloo_verify.types import Group, Signal
 
 
@@ -23,14 +24,6 @@ class Gap:
 
     mean: float
     max: float
-
-
-@dataclass(frozen=True, slots=True)
-class Kl:
-    """Means over the judged completions: k1 estimate summed over tokens (nats), and reward after the penalty."""
-
-    mean: float
-    shaped_reward_mean: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +37,8 @@ class Update:
         lr: Learning rate of the update, None without one.
         completions: Completions trained on.
         tokens: Completion tokens trained on.
+        tokens_computed: Tokens that went through the model, prompts included.
+        tokens_saved: Prompt tokens that did not, because completions share their prompt.
         gap: Sampler against learner over those tokens, or over one completion where none was trained on.
         kl: The KL penalty's statistics; None without KL.
     """
@@ -54,6 +49,8 @@ class Update:
     lr: float | None = None
     completions: int = 0
     tokens: int = 0
+    tokens_computed: int = 0
+    tokens_saved: int = 0
     gap: Gap | None = None
     kl: Kl | None = None
 
@@ -125,36 +122,31 @@ class Learner:
         if not trained:
             return self._gap_only(groups)
         num_completions = sum(reward is not None for group in judged for reward in group.rewards_G)
-        sequences, sampler_logprobs = _sequences(trained)
-        advantages, kl = self._advantages(trained, sequences)
-        lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
+        sequences = numbered(trained)
+        beta = self.config.kl_beta
+        advantages, kl = advantages_by_number(trained, self._reference_sums(sequences) if beta > 0 else None, beta)
+        drawn = {one.index: logprobs for one, logprobs in sequences}
+        wanted = [one for one, _ in sequences if one.index in advantages]
         self.optimizer.zero_grad(set_to_none=True)
-        loss, gaps = 0.0, []
-        wanted = [one for one in sequences if one.index in advantages]
-        for rows in micro_batches(self.scorer.rows(wanted), self.config.micro_batch_tokens):
-            with self.scorer.autocast():
-                batch, logprobs_K = self.scorer.token_logprobs(rows, self.temperature)
-            owners = [one.index for row in rows for one in row.scored]
-            place = {index: i for i, index in enumerate(owners)}
-            slots_K = torch.tensor([place[index] for index in batch.owners_K.tolist()], device=logprobs_K.device)
-            sums = torch.zeros(len(owners), dtype=logprobs_K.dtype, device=logprobs_K.device)
-            sums = sums.index_add(0, slots_K, logprobs_K)
-            weights = torch.tensor([advantages[index] for index in owners], dtype=sums.dtype, device=sums.device)
-            part = rloo_loss(sums, weights, num_completions)
-            part.backward()  # type: ignore[no-untyped-call]
-            loss += part.item()
-            drawn = torch.tensor([value for index in owners for value in sampler_logprobs[index]])
-            gaps.append((logprobs_K.detach().cpu().float() - drawn).abs())
-        gap = self._gap(gaps)
-        grad_norm = self._apply(lr)
+        loss, gaps, computed = 0.0, [], 0
+        for rows in self.scorer.micro_batches(wanted, self.config.micro_batch_tokens):
+            part, gap = self._backward(rows, advantages, num_completions, drawn)
+            loss += part
+            gaps.append(gap)
+            computed += sum(map(len, rows))
+        gap_of_step = self._gap(gaps)
+        lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
         return Update(
             updated=True,
             loss=loss,
-            grad_norm=grad_norm,
+            grad_norm=self._apply(lr),
             lr=lr,
             completions=len(wanted),
             tokens=sum(len(one.completion_T) for one in wanted),
-            gap=gap,
+            tokens_computed=computed,
+            tokens_saved=sum(len(one.prompt_T) + len(one.completion_T) for one in wanted if one.completion_T)
+            - computed,
+            gap=gap_of_step,
             kl=kl,
         )
 
@@ -197,36 +189,36 @@ class Learner:
                         "sync the weights before drawing"
                     )
 
-    def _advantages(self, groups: Sequence[Group], sequences: Sequence[Scored]) -> tuple[dict[int, float], Kl | None]:
-        """Advantage of each judged completion by its index, and the KL statistics."""
-        reference_sums: dict[int, float] = {}
-        if self.reference is not None:
-            with without_adapters(self.model, self.reference is self.scorer), torch.no_grad():
-                values = self._logprobs(self.reference, sequences, self.temperature)
-            reference_sums = {one.index: 0.0 for one in sequences} | {i: v.sum().item() for i, v in values.items()}
-        advantages: dict[int, float] = {}
-        shaped_all, kl_all, index = [], [], 0
-        for group in groups:
-            indices = range(index, index + len(group.completions_G))
-            index += len(group.completions_G)
-            valid = torch.tensor([reward is not None for reward in group.rewards_G])
-            rewards = torch.tensor([reward or 0.0 for reward in group.rewards_G], dtype=torch.float64)
-            if self.reference is not None:
-                drawn = torch.tensor([math.fsum(c.logprobs_T) for c in group.completions_G], dtype=torch.float64)
-                reference = torch.tensor([reference_sums[i] for i in indices], dtype=torch.float64)
-                kl_all += (drawn - reference)[valid].tolist()
-                rewards = kl_penalized_rewards(rewards, drawn, reference, self.config.kl_beta)
-                shaped_all += rewards[valid].tolist()
-            values_G = leave_one_out_advantages(rewards, valid).tolist()
-            advantages.update({i: a for i, a, ok in zip(indices, values_G, valid.tolist(), strict=True) if ok})
-        if self.reference is None:
-            return advantages, None
-        return advantages, Kl(sum(kl_all) / len(kl_all), sum(shaped_all) / len(shaped_all))
+    def _backward(
+        self,
+        rows: Sequence[Row],
+        advantages: Mapping[int, float],
+        num_completions: int,
+        drawn: Mapping[int, Sequence[float]],
+    ) -> tuple[float, Tensor]:
+        """Adds one micro-batch's gradient; returns its part of the loss and |learner - sampler| of each token."""
+        with self.scorer.autocast():
+            batch, logprobs_K = self.scorer.token_logprobs(rows, self.temperature)
+        numbers = [one.index for row in rows for one in row.scored]
+        place = {number: i for i, number in enumerate(numbers)}
+        places_K = torch.tensor([place[number] for number in batch.owners_K.tolist()], device=logprobs_K.device)
+        sums = logprobs_K.new_zeros(len(numbers)).index_add(0, places_K, logprobs_K)
+        part = rloo_loss(sums, sums.new_tensor([advantages[number] for number in numbers]), num_completions)
+        part.backward()  # type: ignore[no-untyped-call]
+        theirs = torch.tensor([value for number in numbers for value in drawn[number]])
+        return part.item(), (logprobs_K.detach().cpu().float() - theirs).abs()
+
+    def _reference_sums(self, sequences: Sequence[tuple[Scored, tuple[float, ...]]]) -> dict[int, float]:
+        """Log-prob of each completion under the reference, summed over its tokens, by its number."""
+        assert self.reference is not None
+        with without_adapters(self.model, self.reference is self.scorer), torch.no_grad():
+            values = self._logprobs(self.reference, [one for one, _ in sequences], self.temperature)
+        return {number: value.sum().item() for number, value in values.items()}
 
     def _logprobs(self, scorer: Scorer, sequences: Sequence[Scored], temperature: float) -> dict[int, Tensor]:
         """Token log-probs of each sequence by its index, on the CPU, without gradients; empty ones are absent."""
         values: dict[int, Tensor] = {}
-        for rows in micro_batches(scorer.rows(sequences), self.config.micro_batch_tokens):
+        for rows in scorer.micro_batches(sequences, self.config.micro_batch_tokens):
             with scorer.autocast():
                 batch, logprobs_K = scorer.token_logprobs(rows, temperature)
             logprobs_K, owners_K = logprobs_K.cpu(), batch.owners_K.cpu()
@@ -273,14 +265,3 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         self.version += 1
         return norm.item()
-
-
-def _sequences(groups: Sequence[Group]) -> tuple[list[Scored], dict[int, Sequence[float]]]:
-    """Every completion of some groups, numbered in order, and the sampler's log-probs by that number."""
-    sequences: list[Scored] = []
-    sampler: dict[int, Sequence[float]] = {}
-    for group in groups:
-        for completion in group.completions_G:
-            sampler[len(sequences)] = completion.logprobs_T
-            sequences.append(Scored(len(sequences), group.problem.prompt_token_ids_T, completion.token_ids_T))
-    return sequences, sampler

@@ -2,37 +2,46 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import Enum
 
 import torch
 from torch import Tensor
 
-from rloo_verify.packing import MicroBatch, Row, Scored, build_rows, collate
+from rloo_verify import attention
+from rloo_verify.head import chunked_logprobs
+from rloo_verify.packing import MicroBatch, Row, Scored, build_rows, collate_plain, collate_shared, micro_batches
 
 log = logging.getLogger(__name__)
 
 SELF_CHECK_TOLERANCE = 1e-3
-"""Largest |log-prob difference|, in nats, between the packed and the plain forward in the start-up check (float32)."""
+"""Largest |log-prob difference|, in nats, between a layout and the plain forward in the start-up check."""
+
+
+class Layout(Enum):
+    """How sequences are scored, the cheapest first."""
+
+    SHARED = "prompts shared, head in chunks"
+    PLAIN = "one completion a row, head in chunks"
+    WHOLE = "one completion a row, the model's own forward with all its logits"
 
 
 class Scorer:
-    """Scores packed sequences with a model, only at the positions that predict completion tokens.
+    """Scores sequences with a model, only at the positions that predict completion tokens.
 
-    On construction it compares its packed log-probs with plain one-sequence forwards of the same model. A model whose
-    attention does not take the shared-prompt mask, or whose head does more than one matrix product, is scored in the
-    plain way from then on, with a log line.
+    On construction it compares its log-probs with plain one-sequence forwards of the same model, and takes the first
+    layout that agrees: a model with sliding windows cannot share prompts, one whose head does more than a matrix
+    product cannot have it in chunks.
 
     Attributes:
-        share_prompts: Whether completions of one prompt may be packed into one row.
-        head_alone: Whether backbone and head are called apart, so that prompt positions never get logits.
+        layout: How sequences are scored.
     """
 
-    def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, check: bool = True) -> None:
+    def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
+        """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
-        self.share_prompts = True
-        self.head_alone = True
-        if check:
-            self._self_check(vocabulary_size)
+        self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
+        self.layout = layout or self._self_check(vocabulary_size)
 
     @property
     def device(self) -> torch.device:
@@ -45,65 +54,91 @@ class Scorer:
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
-    def rows(self, sequences: Sequence[Scored]) -> list[Row]:
-        """Lays sequences out in rows in the way that this model can score."""
-        return build_rows(sequences, share_prompts=self.share_prompts)
+    def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> Iterator[list[Row]]:
+        """Splits sequences into micro-batches of at most `max_tokens` tokens in the layout of this model."""
+        shared = self.layout is Layout.SHARED
+        rows = build_rows(sequences, max_tokens, share_prompts=shared)
+        yield from micro_batches(rows, max_tokens, padded=not shared)
 
     def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
         """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
 
         Args:
-            rows: Rows made by `self.rows`.
+            rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
         """
+        collate = collate_shared if self.layout is Layout.SHARED else collate_plain
         batch = collate(rows, self.device)
-        inputs = {
-            "input_ids": batch.token_ids_B_T,
-            "attention_mask": batch.attention_mask,
-            "position_ids": batch.position_ids_B_T,
-            "use_cache": False,
-        }
         row, column = batch.predictors_2_K
-        if self.head_alone:
-            hidden = self.model.base_model(**inputs).last_hidden_state  # type: ignore[operator]
-            logits_K_V = self.model.get_output_embeddings()(hidden[row, column])  # type: ignore[operator]
-        else:
-            logits_K_V = self.model(**inputs).logits[row, column]
-        dtype = torch.promote_types(logits_K_V.dtype, torch.float32)
-        logits_K_V = logits_K_V.to(dtype) / temperature
-        chosen = logits_K_V.gather(-1, batch.targets_K[:, None]).squeeze(-1)
-        return batch, chosen - logits_K_V.logsumexp(-1)
+        if self.layout is Layout.WHOLE:
+            logits = self.model(**_inputs(batch)).logits[row, column]
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+            return batch, logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
+        hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
+        head = self.model.get_output_embeddings()  # type: ignore[operator]
+        bias = getattr(head, "bias", None)
+        return batch, chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
 
     @torch.no_grad()
-    def _self_check(self, vocabulary_size: int) -> None:
+    def _self_check(self, vocabulary_size: int) -> Layout:
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(vocabulary_size, (12,), generator=generator).tolist()
-        sequences = [Scored(0, tuple(ids[:4]), tuple(ids[4:7])), Scored(1, tuple(ids[:4]), tuple(ids[7:]))]
-        plain = torch.cat([self._plain(one) for one in sequences])
+        ids = torch.randint(vocabulary_size, (24,), generator=generator).tolist()
+        prompt, other = tuple(ids[:8]), tuple(ids[5:8])
+        sequences = [
+            Scored(0, prompt, tuple(ids[8:13])),
+            Scored(1, prompt, tuple(ids[13:])),
+            Scored(2, other, tuple(ids[10:14])),
+        ]
         training = self.model.training
         self.model.eval()
-        for self.share_prompts, self.head_alone in ((True, True), (True, False), (False, False)):
+        plain = torch.cat([self._plain(one) for one in sequences])
+        candidates = list(Layout) if self._head_is_last(prompt) else [Layout.WHOLE]
+        for self.layout in candidates:
             try:
-                packed = torch.cat([self.token_logprobs([row], 1.0)[1] for row in self.rows(sequences)])
-            except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-                log.debug("packed forward failed in the self-check: %s", error)
+                self._use_attention()
+                (rows,) = self.micro_batches(sequences, 128)
+                batch, logprobs_K = self.token_logprobs(rows, 1.0)
+            except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+                log.debug("%s: %s", self.layout.value, error)
                 continue
-            if (packed - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
+            in_order = logprobs_K[batch.owners_K.argsort(stable=True)]
+            if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
-        if not (self.share_prompts and self.head_alone):
-            log.warning(
-                "%s: packed log-probs differ from plain ones; scoring %s",
-                type(self.model).__name__,
-                "without a separate head" if self.share_prompts else "one completion a row",
-            )
+        if self.layout is not Layout.SHARED:
+            log.warning("%s: learning with %s", type(self.model).__name__, self.layout.value)
+        return self.layout
+
+    def _head_is_last(self, prompt: tuple[int, ...]) -> bool:
+        """Whether the model's logits are the head's output to the bit: no soft cap, scale or bias comes after it."""
+        seen: list[Tensor] = []
+        head = self.model.get_output_embeddings()  # type: ignore[operator]
+        hook = head.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        try:
+            logits = self.model(input_ids=torch.tensor([prompt], device=self.device), use_cache=False).logits
+        finally:
+            hook.remove()
+        return len(seen) == 1 and torch.equal(seen[0].to(logits.dtype), logits)
+
+    def _use_attention(self) -> None:
+        """Gives the model the attention that takes packed rows, and its own one back for the other layouts."""
+        name = attention.NAME if self.layout is Layout.SHARED else self._own_attention
+        self.model.set_attn_implementation(name)  # type: ignore[operator]
 
     def _plain(self, one: Scored) -> Tensor:
         """Log-probs of one completion by the model's ordinary forward, nothing packed."""
-        training = self.model.training
-        self.model.eval()
         ids = torch.tensor([[*one.prompt_T, *one.completion_T]], device=self.device)
         logits = self.model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_T) - 1 : -1].float()
-        self.model.train(training)
         logprobs: Tensor = logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
         return logprobs
+
+
+def _inputs(batch: MicroBatch) -> dict[str, object]:
+    inputs: dict[str, object] = {
+        "input_ids": batch.token_ids_B_T,
+        "position_ids": batch.position_ids_B_T,
+        "use_cache": False,
+    }
+    if batch.packed_groups is None:
+        return inputs | {"attention_mask": batch.attention_mask_B_T}
+    return inputs | {"packed_groups": batch.packed_groups}

@@ -53,6 +53,9 @@ def step_metrics(step: int, groups: Sequence[Group], update: Update, seconds: di
         "reward_shaped": update.kl.shaped_reward_mean if update.kl else None,
         "tokens_sampled": sum(lengths),
         "tokens_trained": update.tokens,
+        "tokens_skipped": sum(lengths) - update.tokens,
+        "tokens_computed": update.tokens_computed,
+        "tokens_saved": update.tokens_saved,
         "tokens_per_second": sum(lengths) / total if total else None,
         "seconds": {**seconds, "total": total},
     }

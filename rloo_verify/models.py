@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from rloo_verify.errors import ModelError
 
@@ -33,7 +34,7 @@ def model_path(name: str) -> str:
 def _load(what: str, name: str, loader: Any, **options: Any) -> Any:
     try:
         return loader.from_pretrained(model_path(name), **options)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"model.path = {name}: cannot load the {what}: {reason}") from error
 
@@ -53,11 +54,21 @@ def load_model(name: str, dtype: torch.dtype, device: torch.device | str = "cpu"
     """A causal language model in one floating-point type, in evaluation mode.
 
     Raises:
-        ModelError: if it cannot be found or read.
+        ModelError: if it cannot be found or read, or its weights do not cover the model (transformers would fill in
+            random ones).
     """
     from transformers import AutoModelForCausalLM
 
-    return _load("model", name, AutoModelForCausalLM, dtype=dtype).to(device).eval()
+    model, found = _load(
+        "model", name, AutoModelForCausalLM, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    faults = sorted(found["missing_keys"]) + sorted(key for key, *_ in found["mismatched_keys"])
+    if faults:
+        raise ModelError(
+            f"model.path = {name}: the weights lack, or have in another shape, {len(faults)} parameters of the model, "
+            f"such as {faults[0]}; the folder is incomplete, or its config.json belongs to another model"
+        )
+    return model.to(device).eval()
 
 
 def context_length(name: str) -> int | None:

@@ -16,7 +16,20 @@ from rich.table import Table
 from rloo_verify.config import Config
 
 RECENT_STEPS = 12
-COLUMNS = ("step", "reward", "mixed", "pass", "fail", "unjudged", "length", "trunc.", "gap", "tok/s", "phases", "left")
+COLUMNS = (
+    "step",
+    "reward",
+    "mixed",
+    "all_pass",
+    "all_fail",
+    "unjudged",
+    "length",
+    "truncated",
+    "gap",
+    "tok/s",
+    "phases",
+    "left",
+)
 
 
 class Progress:
@@ -107,8 +120,7 @@ def evaluation_line(result: Mapping[str, Any]) -> str:
 def plain_line(row: Mapping[str, Any], total: int, seconds_left: float | None) -> str:
     """One step as one line of text."""
     cells = dict(zip(COLUMNS, _cells(row, seconds_left), strict=True))
-    names = {"pass": "all_pass", "fail": "all_fail", "trunc.": "truncated"}
-    parts = [f"{names.get(name, name)} {cells[name]}" for name in COLUMNS[1:] if cells[name]]
+    parts = [f"{name} {cells[name]}" for name in COLUMNS[1:] if cells[name]]
     return f"step {row['step']}/{total}  " + "  ".join(parts)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rloo_verify.errors import TaskError
+from rloo_verify.errors import PromptTooLongError, TaskError
 from rloo_verify.types import Problem
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")
@@ -64,7 +64,8 @@ def render(
         The problem with `prompt_token_ids_T` filled.
 
     Raises:
-        TaskError: The prompt is empty or longer than `max_prompt_tokens`, or the chat template refuses the messages.
+        PromptTooLongError: The prompt is longer than `max_prompt_tokens`.
+        TaskError: The prompt is empty, or the chat template refuses the messages.
     """
     if tokenizer.chat_template:
         token_ids_T = _chat_token_ids(problem, tokenizer, template_kwargs or {})
@@ -76,9 +77,9 @@ def render(
     if not token_ids_T:
         raise TaskError(f"{problem.id}: the prompt is empty after tokenization")
     if max_prompt_tokens is not None and len(token_ids_T) > max_prompt_tokens:
-        raise TaskError(
-            f"{problem.id}: the prompt is {len(token_ids_T)} tokens long but at most {max_prompt_tokens} fit;"
-            " lower max_new_tokens, use a model with a longer context, or leave this row out"
+        raise PromptTooLongError(
+            f"{problem.id}: the prompt is {len(token_ids_T)} tokens long, but max_prompt_tokens is {max_prompt_tokens};"
+            " raise it, or leave this row out"
         )
     return replace(problem, prompt_token_ids_T=tuple(token_ids_T))
 

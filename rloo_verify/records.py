@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rloo_verify.rloo import leave_one_out_advantages
+from rloo_verify.advantages import advantages_by_number
 from rloo_verify.types import Group
 
 
@@ -22,12 +22,8 @@ def group_records(groups: Sequence[Group], tokenizer: Any, **shared: Any) -> Ite
 
 
 def _records(group: Group, shared: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    import torch
-
-    valid = torch.tensor([reward is not None for reward in group.rewards_G])
-    rewards = torch.tensor([reward or 0.0 for reward in group.rewards_G], dtype=torch.float64)
-    advantages = leave_one_out_advantages(rewards, valid).tolist()
-    for completion, verdict, advantage in zip(group.completions_G, group.verdicts_G, advantages, strict=True):
+    advantages, _ = advantages_by_number([group])
+    for number, (completion, verdict) in enumerate(zip(group.completions_G, group.verdicts_G, strict=True)):
         yield {
             **shared,
             "problem": group.problem.id,
@@ -39,7 +35,7 @@ def _records(group: Group, shared: Mapping[str, Any]) -> Iterator[dict[str, Any]
             "detail": verdict.detail,
             "answer": verdict.answer,
             "reference": group.problem.answer,
-            "advantage": advantage if verdict.reward is not None else None,
+            "advantage": advantages.get(number),
             "tokens": len(completion.token_ids_T),
             "finish_reason": str(completion.finish_reason),
             "logprob_sum": sum(completion.logprobs_T),

@@ -91,14 +91,14 @@ def _signal_chart(steps: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> di
     shares = [[row[f"frac_{name}"] for row in rows] for name in SIGNAL_COLOURS]
     axes.stackplot(steps, shares, labels=list(SIGNAL_COLOURS), colors=list(SIGNAL_COLOURS.values()))
     axes.set_ylim(0, 1)
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12))
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     return _chart("Signal", "Share of groups; only mixed ones teach anything.", figure)
 
 
 def _phase_chart(steps: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     figure, axes = _figure()
     axes.stackplot(steps, [[row["seconds"].get(name, 0.0) for row in rows] for name in PHASES], labels=PHASES)
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12))
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     return _chart("Seconds", "Wall time of each step by phase.", figure)
 
 

@@ -1,7 +1,9 @@
 """The run folder: one folder that holds everything about a run, written so that a kill at any moment loses no step."""
 
+import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,17 @@ from rloo_verify.storage import read_jsonl, storage_errors, write_atomically
 
 MAY_CHANGE = ("run.steps", "run.out", "eval.", "save.", "track.", "verify.workers", "policy.gpu_memory_utilization")
 """Keys that a resumed run may change: they do not touch what has been learned so far."""
+
+
+class _LogFile(logging.FileHandler):
+    """logs/train.log. A line that cannot be written is left out: a full disk is told once, by what needs the disk."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Prints no traceback."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 class RunReader:
@@ -76,14 +89,19 @@ class RunFolder(RunReader):
             write_atomically(self.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
             with storage_errors(self.path / "logs"):
                 (self.path / "logs").mkdir(exist_ok=True)
+                self._log = _LogFile(self.path / "logs" / "train.log", encoding="utf-8")
         except BaseException:
             self._lock.close()
             raise
 
     def __enter__(self) -> "RunFolder":
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger("rloo_verify").addHandler(self._log)
         return self
 
     def __exit__(self, *_: object) -> None:
+        logging.getLogger("rloo_verify").removeHandler(self._log)
+        self._log.close()
         self._lock.close()
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rloo_verify.config import Config, ModelConfig, PolicyConfig, TaskConfig
-from rloo_verify.errors import ConfigError, PolicyError
+from rloo_verify.errors import ConfigError, PolicyError, PromptTooLongError
 from rloo_verify.learner import Learner
 from rloo_verify.mixing import ProblemStream
 from rloo_verify.models import context_length, default_device, load_model, load_tokenizer, model_path, policy_dtype
@@ -102,7 +102,10 @@ class Parts:
     @cached_property
     def tasks(self) -> list[tuple[Task, TaskConfig]]:
         """The tasks of the config."""
-        return [(find_task(entry.name, options=entry.options or None), entry) for entry in self.config.tasks]
+        return [
+            (find_task(entry.name, options=entry.options, columns=entry.columns, gold=entry.gold), entry)
+            for entry in self.config.tasks
+        ]
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -118,15 +121,30 @@ class Parts:
     @cached_property
     def stream(self) -> ProblemStream:
         """The training problems, every prompt's length checked."""
-        problems = [task.problems(entry.split, data=entry.data) for task, entry in self.tasks]
-        for problem in (problem for some in problems for problem in some):
-            self.render(problem)
+        problems = [self._fitting(task.problems(entry.split, data=entry.data)) for task, entry in self.tasks]
         return ProblemStream(
             problems,
             [entry.weight for _, entry in self.tasks],
             per_step=self.config.sample.problems_per_step,
             seed=self.config.run.seed,
         )
+
+    def _fitting(self, problems: list[Problem]) -> list[Problem]:
+        """The problems whose prompt is short enough; without `long_prompts = "skip"` a longer one is an error."""
+        if self.config.sample.long_prompts == "error":
+            for problem in problems:
+                self.render(problem)
+            return problems
+        fitting = []
+        for problem in problems:
+            with contextlib.suppress(PromptTooLongError):
+                self.render(problem)
+                fitting.append(problem)
+        skipped = len(problems) - len(fitting)
+        log.info("%s: %d of %d prompts are too long and left out", problems[0].task, skipped, len(problems))
+        if not fitting:
+            raise ConfigError(f"{problems[0].task}: no prompt fits sample.max_prompt_tokens; raise it")
+        return fitting
 
     @cached_property
     def held_out(self) -> list[Problem]:

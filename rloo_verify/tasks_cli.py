@@ -63,7 +63,7 @@ def show_command(
     option: DataOption = None,
 ) -> None:
     """Print the exact prompts, as text and, with --model, as token ids, and the reference answers."""
-    task = find_task(name, columns=_pairs(columns), gold=gold, options=_options(option))
+    task = task_from(name, columns, gold, option)
     tokenizer = None
     if model is not None:
         from rloo_verify.models import load_tokenizer  # imports torch, which the other commands do without
@@ -89,7 +89,7 @@ def check_command(
     """Run a task's cases, verify that every reference passes and that empty answers fail; exit 1 on findings."""
     from rloo_verify.task_check import check_task
 
-    task = find_task(name, columns=_pairs(columns), gold=gold, options=_options(option))
+    task = task_from(name, columns, gold, option)
     report = check_task(task, split, limit=count, data=data)
     for finding in report.findings[:MAX_FINDINGS]:
         _print(f"- {finding}")
@@ -98,6 +98,12 @@ def check_command(
     parts = [f"{report.cases} cases", f"{report.rows} rows of {split}", f"{report.references} references pass"]
     if report.without_reference:
         parts.append(f"{report.without_reference} rows have no reference to check")
+    if report.unjudgeable:
+        parts.append(f"{report.unjudgeable} cannot be judged against")
+    for what, tried in (("other spellings", report.rewritings), ("mutations", report.mutations)):
+        if tried:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in tried.items())
+            _print(f"{sum(tried.values())} {what} of references tried: {kinds}")
     findings = len(report.findings)
     parts.append(f"{findings} finding{'s' if findings != 1 else ''}" if findings else "nothing wrong")
     _print(f"{task.name}: {', '.join(parts)}")
@@ -144,7 +150,21 @@ def _print(text: str) -> None:
     typer.echo(text)  # never through rich, which would read [brackets] in a prompt as markup
 
 
-def _pairs(text: str | None) -> dict[str, str]:
+def task_from(name: str, columns: str | None, gold: str | None, options: list[str] | None) -> Task:
+    """Finds a task with the overrides that the command line gives.
+
+    Raises:
+        TaskError: if there is no such task or an override is wrong.
+    """
+    return find_task(name, columns=column_map(columns), gold=gold, options=data_options(options))
+
+
+def column_map(text: str | None) -> dict[str, str]:
+    """The value of `--columns`, by name.
+
+    Raises:
+        TaskError: if it is not `name=column,name=column`.
+    """
     pairs: dict[str, str] = {}
     for entry in (text or "").split(",") if text else []:
         name, equals, column = entry.partition("=")
@@ -154,7 +174,12 @@ def _pairs(text: str | None) -> dict[str, str]:
     return pairs
 
 
-def _options(entries: list[str] | None) -> dict[str, Any]:
+def data_options(entries: list[str] | None) -> dict[str, Any]:
+    """The values of `--option`; JSON where they are JSON, else text.
+
+    Raises:
+        TaskError: if one is not `name=value`.
+    """
     options: dict[str, Any] = {}
     for entry in entries or []:
         name, equals, value = entry.partition("=")

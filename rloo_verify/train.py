@@ -68,8 +68,8 @@ class Trainer:
         if done > config.run.steps:
             raise RunError(f"{self.run.path} has done {done} steps; run.steps = {config.run.steps} cannot undo them")
         self.run.forget_after(done)
-        self.progress.start(config, self.run.metrics(), done)
         self.parts.sync()
+        self.progress.start(config, self.run.metrics(), done)
         self.evaluate(done)
         for step in range(done + 1, config.run.steps + 1):
             self.step(step)

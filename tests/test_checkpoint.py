@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_model_says_what_to_do(tmp_path: Path) -> None:
         load_checkpoint(tmp_path, learner(updates=0))
 
 
-@pytest.mark.parametrize("room_kib", [20, 200, 340, 700, 1000])
+@pytest.mark.parametrize("room_kib", [20, 200, 340, 600])
 def test_a_full_disk_leaves_the_checkpoint_before_and_no_half_one(room_kib: int, tmp_path: Path) -> None:
     # The tiny model takes 320 KiB as safetensors and 960 KiB as resume state (weights and two moments), so that the
     # disk fills up in the config, in the weights, between both, and in the state.
@@ -160,7 +160,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_no_half_one(room_kib: int,
     with small_disk(tmp_path / "disk", "2m") as disk:
         save(disk, 2, one)
         filler = disk / "filler"
-        filler.write_bytes(bytes(shutil.disk_usage(disk).free - room_kib * 1024))
+        filler.write_bytes(bytes(max(0, shutil.disk_usage(disk).free - room_kib * 1024)))
         with pytest.raises(StorageError, match=r"step-000004: the disk is full; .* intact, make room and run"):
             save(disk, 4, one)
         assert sorted(path.name for path in disk.iterdir()) == ["filler", "step-000002"]

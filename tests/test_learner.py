@@ -6,11 +6,23 @@ import random
 import pytest
 import torch
 from tiny import character_tokenizer, tiny_llama
-from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
 from rloo_verify.learner import Learner
+from rloo_verify.logprobs import Layout
 from rloo_verify.types import Completion, FinishReason, Group, Outcome, Problem, Verdict
 
 VOCABULARY = len(character_tokenizer())
@@ -115,19 +127,25 @@ SMALL = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "layout"),
     [
-        Qwen2ForCausalLM(Qwen2Config(**SMALL)),
-        GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=128)),
-        MistralForCausalLM(MistralConfig(**SMALL, sliding_window=4)),
+        (Qwen2ForCausalLM(Qwen2Config(**SMALL)), Layout.SHARED),
+        (Qwen3ForCausalLM(Qwen3Config(**SMALL, head_dim=16, tie_word_embeddings=True)), Layout.SHARED),
+        (
+            GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=128)),
+            Layout.SHARED,
+        ),
+        (MistralForCausalLM(MistralConfig(**SMALL, sliding_window=4)), Layout.PLAIN),
+        (Gemma2ForCausalLM(Gemma2Config(**SMALL, head_dim=16, sliding_window=4)), Layout.WHOLE),
     ],
-    ids=["qwen2", "gpt2 with dropout", "mistral with a sliding window shorter than the sequence"],
+    ids=["qwen2", "qwen3 tied", "gpt2 with dropout", "a sliding window shorter than the sequence", "soft caps"],
 )
-def test_other_architectures_give_the_defined_gradient(model):
+def test_other_architectures_give_the_defined_gradient_in_the_cheapest_layout_that_is_exact(model, layout):
     model = model.double()
     model.eval()
     expected = plain_gradients(model, GROUPS)
-    gradients, _ = learner_gradients(model, GROUPS)
+    gradients, learner = learner_gradients(model, GROUPS)
+    assert learner.scorer.layout is layout
     assert_close(gradients, expected, atol=1e-10 if isinstance(model, GPT2LMHeadModel) else 3e-7)
 
 
@@ -164,6 +182,10 @@ def test_no_signal_groups_are_not_computed():
     mixed = [GROUPS[0], GROUPS[2], GROUPS[5]]
     judged = [c for g in mixed for c, r in zip(g.completions_G, g.rewards_G, strict=True) if r is not None]
     assert update.tokens == sum(len(c.token_ids_T) for c in judged)
+    prompts = [len(g.problem.prompt_token_ids_T) for g in mixed]
+    assert update.tokens_computed == update.tokens + sum(prompts)  # each prompt once
+    sharing = [sum(bool(c.token_ids_T) and r is not None for c, r in zip(g.completions_G, g.rewards_G)) for g in mixed]  # noqa: B905
+    assert update.tokens_saved == sum((n - 1) * length for n, length in zip(sharing, prompts, strict=True))
 
 
 def test_a_stale_completion_is_refused():

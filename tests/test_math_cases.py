@@ -2,7 +2,9 @@
 
 import json
 import random
-import re
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from rloo_verify.checkers.extract import last_box
-from rloo_verify.checkers.math import check
+from rloo_verify.checkers.boxes import last_box
+from rloo_verify.checkers.math import check, warm_up
+from rloo_verify.checkers.mutations import PROBE, variants
 from rloo_verify.types import Outcome
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-LENIENT = ["boxed", "answer_tag", "hashes", "phrase", "last_math", "bare", "last_number"]
 ADVERSARIAL = {"dos", "injection", "reward_hack"}
 
 pytestmark = pytest.mark.skipif(
@@ -34,15 +36,16 @@ def test_undisputed_cases_agree_and_no_wrong_answer_is_rewarded() -> None:
     existed = pwned.exists()
     cases = [row for row in rows("math_cases/cases.jsonl") if not row.get("debatable")]
     agree, paid, slow = 0, [], []
+    warm_up()
     for case in cases:
         started = time.process_time()
-        verdict = check(case["response"], case["gold"], {}, extract=LENIENT)
+        verdict = check(case["response"], case["gold"], {}, mode="lenient")
         if time.process_time() - started > 1.0:
             slow.append(case["id"])
         agree += verdict.reward == float(case["expected"])
         if verdict.outcome is Outcome.PASS and not case["expected"]:
             paid.append((case["id"], case["category"]))
-    assert agree / len(cases) > 0.95  # reached: 0.9605 of 1,494
+    assert agree / len(cases) >= 0.99  # reached: 0.994 of 1,494
     assert len(paid) <= 3  # reached: 0
     assert not [case for case in paid if case[1] in ADVERSARIAL]
     assert slow == []
@@ -62,26 +65,61 @@ def test_all_gsm8k_labels_agree() -> None:
     assert wrong == []  # all 5,276
 
 
-@pytest.mark.parametrize("source", ["math", "deepmath"])
-def test_references_equal_themselves_and_not_their_mutations(source: str) -> None:
+def references(source: str) -> list[str]:
     if source == "math":
-        references = [last_box(row["solution"]) or "" for row in rows("math/hendrycks_math_test.jsonl")]
-    else:
-        references = [row["ground_truth"] for row in rows("deepmath/math_deepmath_deal.jsonl")]
-    chance = random.Random(0)
-    unequal, paid, unreadable = [], [], 0
-    for reference in chance.sample(references, 2_000):
-        spaced = reference.replace(r"\frac", r"\dfrac").replace("(", r"\left(").replace(")", r"\right)") + " ."
-        if check(rf"\boxed{{{spaced}}}", reference, {}).outcome is not Outcome.PASS:
-            unequal.append(reference)
-        digits = [match.start() for match in re.finditer(r"\d", reference)]
-        if digits:
-            at = chance.choice(digits)
-            other = str((int(reference[at]) + chance.randint(1, 8)) % 10)
-            verdict = check(rf"\boxed{{{reference[:at]}{other}{reference[at + 1 :]}}}", reference, {})
-            unreadable += verdict.outcome is Outcome.ERROR
-            if verdict.outcome is Outcome.PASS:
-                paid.append((reference, at, other))
-    assert len(unequal) <= 2
-    assert paid == []
-    assert unreadable < 0.01 * 2_000
+        return [last_box(row["solution"]) or "" for row in rows("math/hendrycks_math_test.jsonl")]
+    if source == "math500":
+        return [str(row["answer"]) for row in json.loads((DATA / "math/math500_rllm.json").read_text(encoding="utf-8"))]
+    if source == "gsm8k":
+        return [row["answer"].rpartition("####")[2].strip() for row in rows("gsm8k/test.jsonl")]
+    return [row["ground_truth"] for row in rows("deepmath/math_deepmath_deal.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("gsm8k", 300),
+        ("math500", 500),
+        ("math", 1_000),
+        ("deepmath", 1_000),
+        pytest.param("math", 5_000, marks=pytest.mark.slow),
+        pytest.param("deepmath", 4_994, marks=pytest.mark.slow),
+    ],
+)
+def test_references_equal_themselves_and_their_rewritings_and_not_their_mutations(source: str, count: int) -> None:
+    unequal, paid, unreadable, mutations = [], [], 0, 0
+    for reference in random.Random(0).sample(references(source), count):
+        if check(rf"\boxed{{{reference}}}", reference, {}).outcome is not Outcome.PASS:
+            unequal.append((reference, reference))
+        for variant in variants(reference):
+            verdict = check(rf"\boxed{{{variant.text}}}", reference, {})
+            mutations += not variant.equal
+            if verdict.outcome is Outcome.ERROR:
+                unreadable += variant.text == PROBE
+            elif variant.equal and verdict.outcome is not Outcome.PASS:
+                unequal.append((reference, variant.text))
+            elif not variant.equal and verdict.outcome is Outcome.PASS:
+                paid.append((reference, variant.text))
+    assert (unequal, paid) == ([], [])  # of 40,077 mutations of all references, none
+    assert mutations > 2 * count
+    assert unreadable <= (6 if source == "deepmath" else 0)
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_and_leaves_out_a_peer_that_is_not_installed() -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / "math_checker.py"
+    command = [sys.executable, str(script), "--pairs", "30", "--peer-python", "/bin/false"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    result = json.loads(done.stdout)
+    assert all(result[kind]["rloo_verify"]["median_ms"] < 5 for kind in ("gsm8k", "math"))
+    assert "without a peer: /bin/false cannot run Math-Verify" in done.stderr
+
+
+def test_the_fast_path_takes_less_than_a_twentieth_of_a_millisecond() -> None:
+    pairs = [(reference, rf"So it is \boxed{{{reference}}}.") for reference in references("gsm8k")]
+    seconds = []
+    for reference, completion in pairs:
+        started = time.process_time()
+        check(completion, reference, {})
+        seconds.append(time.process_time() - started)
+    assert statistics.median(seconds) < 0.05e-3  # reached: 0.016 ms

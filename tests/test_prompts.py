@@ -80,7 +80,7 @@ def test_a_prompt_longer_than_the_limit_is_named_with_both_lengths(limit: int | 
     if fits:
         assert len(render(PROBLEM, character_tokenizer(), limit).prompt_token_ids_T) == 4
         return
-    with pytest.raises(TaskError, match=r"t/train/3: the prompt is 4 tokens long but at most 3 fit"):
+    with pytest.raises(TaskError, match=r"t/train/3: the prompt is 4 tokens long, but max_prompt_tokens is 3"):
         render(PROBLEM, character_tokenizer(), limit)
 
 

@@ -1,6 +1,7 @@
 """The run folder: locked, never half-written, and refused where it is somebody else's."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -200,3 +201,17 @@ def test_writing_atomically_replaces_whole_files_or_nothing(tmp_path: Path, monk
 
 def test_rows_of_a_file_that_is_not_there_are_none(tmp_path: Path) -> None:
     assert read_jsonl(tmp_path / "none.jsonl") == []
+
+
+def test_log_lines_that_a_full_disk_refuses_are_left_out_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunFolder(config(tmp_path)) as run:
+        logging.getLogger("rloo_verify.test").warning("kept")
+    log = run.path / "logs" / "train.log"
+    assert "WARNING rloo_verify.test: kept" in log.read_text()
+    log.unlink()
+    log.symlink_to("/dev/full")
+    with RunFolder(config(tmp_path)):
+        logging.getLogger("rloo_verify.test").warning("lost")
+    assert "Traceback" not in capsys.readouterr().err

@@ -40,14 +40,14 @@ METRICS = {
     "step", "reward", "groups", "completions", "groups_mixed", "groups_all_pass", "groups_all_fail", "groups_unjudged",
     "frac_mixed", "frac_all_pass", "frac_all_fail", "frac_unjudged", "errors", "error_share", "reasons", "length_mean",
     "length_max", "truncated_share", "logprob_gap_mean", "logprob_gap_max", "updated", "loss", "grad_norm", "lr", "kl",
-    "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_per_second", "seconds",
+    "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_skipped", "tokens_computed", "tokens_saved", "tokens_per_second", "seconds",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nothing interrupted."""
-    return run_here(write_run(tmp_path_factory.mktemp("whole")), EIGHT)[0]
+    return run_here(write_run(tmp_path_factory.mktemp("whole")), EIGHT, report=True)[0]
 
 
 def same_outcome(run: Path, whole: Path) -> None:
@@ -178,11 +178,11 @@ def has_more_rows(run: Path, count: int) -> bool:
 
 @pytest.mark.slow
 def test_kill_9_at_any_moment_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    steps = "--run.steps=24"
+    steps = "--run.steps=20"
     whole, _, _ = run_here(write_run(tmp_path / "whole"), steps)
     path = write_run(tmp_path / "killed")
     run, rng, kills, torn = tmp_path / "killed" / "runs" / "tiny", random.Random(2024), [], 0
-    for attempt in range(16):
+    for attempt in range(12):
         child = start(path, steps)
         if attempt % 4 == 0:  # anywhere from the first import to the first steps
             child.join(rng.uniform(0, 1))
@@ -294,7 +294,7 @@ def test_too_many_errors_stop_the_run_with_a_sentence_and_the_evidence(tmp_path:
 def test_a_run_in_which_nothing_can_be_judged_still_ends_with_a_report(tmp_path: Path) -> None:
     broken = "def check(completion, answer, row):\n    raise ValueError\n"
     arguments = ["--run.steps=2", "--verify.max_error_share=1", "--tasks.1.weight=0.0001"]
-    run, summary, screen = run_here(write_run(tmp_path, check=broken), *arguments)
+    run, summary, screen = run_here(write_run(tmp_path, check=broken), *arguments, report=True)
     assert summary["signals"] == {"mixed": 0, "all_pass": 0, "all_fail": 0, "unjudged": 8}
     assert summary["errors"] == summary["completions"] == 32
     assert all(row["reward"] is None for row in read_jsonl(run / "metrics.jsonl"))
@@ -315,7 +315,7 @@ def test_refill_draws_more_problems_and_counts_every_draw(tmp_path: Path) -> Non
 
 
 def test_without_held_out_problems_nothing_is_evaluated(tmp_path: Path) -> None:
-    run, summary, screen = run_here(write_run(tmp_path), "--run.steps=1", "--eval.problems=0")
+    run, summary, screen = run_here(write_run(tmp_path), "--run.steps=1", "--eval.problems=0", report=True)
     assert summary["evaluations"] == []
     assert not [key for key in summary if "@" in key]
     assert "eval at" not in screen
@@ -325,5 +325,5 @@ def test_without_held_out_problems_nothing_is_evaluated(tmp_path: Path) -> None:
 def test_a_k_added_on_resume_is_reported_from_then_on(tmp_path: Path) -> None:
     path = write_run(tmp_path)
     run_here(path, "--run.steps=1", "--eval.k=[1]")
-    _, summary, _ = run_here(path, "--run.steps=2", "--eval.k=[2]")
+    _, summary, _ = run_here(path, "--run.steps=2", "--eval.k=[2]", report=True)
     assert not [key for key in summary if "@" in key]  # nothing was measured both before and after

@@ -4,37 +4,29 @@ r"""A whole final answer -> one tree: splits lists, takes units and words apart,
 12\text{ cm}^2           a quantity
 x = 1 \text{ or } x = 2  a bare list of two relations
 Quadrant I, \text{east}  text
+3:30 p.m., July 4        a time, a date
 """
 
 import re
 
-from rloo_verify.checkers.lexer import FUNCTIONS
+from rloo_verify.checkers.clock import read_clock
 from rloo_verify.checkers.limits import MAX_ITEMS, TooComplexError
 from rloo_verify.checkers.nodes import Brackets, Node, Quantity, Text
 from rloo_verify.checkers.normalise import unwrapped
 from rloo_verify.checkers.parser import parse
+from rloo_verify.checkers.systems import read_solutions, without_layout
+from rloo_verify.checkers.units import NO_UNIT, split_unit
 
 _AND = re.compile(
     r"\s*(?:\\(?:text|mathrm|mbox|textbf)\s*\{\s*,?\s*(?:and|or|,)\s*\}|\b(?:and|or)\b)\s*", re.IGNORECASE
 )
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
 _AND_BETWEEN_DIGITS = re.compile(r"(?<=[\d)])(?:and|or)(?=[\d(a-z\\])|(?<=\d)(?:and|or)(?=\w)")
-_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
-_WORDS = (
-    r"(?:\\(?:text|mathrm|mbox|textbf|textit|textnormal|operatorname)\s*\{(?!\s*[ei]\s*\})[^{}]*\}"
-    r"|(?<!\\)\b[^\W\d_]{2,}\b)"
-)
-_UNIT_PART = rf"(?:{_WORDS}|(?<=[\d\s}}])(?:[kcm]m|kg|ft|in)\b|(?<=[\s}}])[mgslLhN]\b)(?:\s*\^\s*(?:-?\d|\{{-?\d\}}))?"
-_UNIT = re.compile(
-    rf"\s*(?:\\frac\s*\{{\s*{_WORDS}\s*\}}\s*\{{\s*{_WORDS}\s*\}}|\^\\circ\s*(?:{_WORDS}|[CFK]\b)"
-    rf"|{_UNIT_PART}(?:(?:[\s/*.-]+|(?=\\)){_UNIT_PART})*)\s*$"
-)
-_LONGEST_UNIT = 80
-# Names, connectives, and words that change the number in front of them.
-_NO_UNIT = FUNCTIONS | {
-    "pi", "theta", "alpha", "beta", "infty", "infinity", "oo", "inf", "in", "and", "or", "not", "to", "if", "mod",
-    "base", "more", "less", "minus", "plus", "squared", "cubed", "through", "hundred", "thousand", "million",
-    "billion", "trillion", "dozen", "half", "halves", "thirds", "factorial", "approximately",
-}  # fmt: skip
+_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?!\d)")
+_TEXTS = re.compile(r"\\text\s*\{[^{}]*\}")
+_NO_SOLUTION = re.compile(r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)|(?:the )?empty set")
+_FOR_ALL = re.compile(r"^\\text\s*\{\s*(?:for\s+)?(?:all|any|every)\b[^{}]*\}\s*(?=\S)")
+_LONGEST_DATE = 60
 _PROSE = re.compile(r"(?:[^\W\d_]|[\s'\".,!?()/&-])+")
 _COMMANDS = re.compile(r"\\(?:text|textnormal|mathrm|textbf|textit|mbox|mathbf|rm|operatorname)\s*|[{}$]")
 
@@ -52,14 +44,24 @@ def read_answer(text: str) -> Node:
         UnreadableError: The text is not in the grammar.
         TooComplexError: It is beyond the limits.
     """
+    text = without_layout(_FOR_ALL.sub("", text))
+    clock = read_clock(text) if len(text) <= _LONGEST_DATE else None
+    if clock is not None:
+        return clock
     words = plain_words(text)
     if words is not None:
-        return Text(words)
-    items = split_list(text)
+        return Brackets("{", "}", ()) if _NO_SOLUTION.fullmatch(words) else Text(words)
+    solutions = read_solutions(text)
+    if solutions is not None:
+        return Brackets("", "", tuple(Brackets("(", ")", tuple(map(_read_item, values))) for values in solutions))
+    items, opening, closing = split_list(text), "", "or" if _OR.search(text) else ""
+    inside = _in_braces(items[0]) if len(items) == 1 else None
+    if inside is not None and len(parts := split_list(inside)) > 1:
+        items, opening, closing = parts, "{", "}"
     if len(items) > MAX_ITEMS:
         raise TooComplexError(f"a list of {len(items)} things; the limit is {MAX_ITEMS}")
     if len(items) > 1:
-        return Brackets("", "", tuple(_read_item(item) for item in items))
+        return Brackets(opening, closing, tuple(_read_item(item) for item in items))
     return _read_item(items[0])
 
 
@@ -73,8 +75,10 @@ def plain_words(text: str) -> str | None:
         return None
     if "\\text" not in text and _AND.search(bare):
         return None
+    if "," in _TEXTS.sub("", text) and all(0 < len(part.split()) <= 2 for part in bare.split(",")):
+        return None  # a list of words
     words = re.findall(r"[^\W\d_]+", bare)
-    long = [word for word in words if len(word) > 2 and word not in _NO_UNIT]
+    long = [word for word in words if len(word) > 2 and word not in NO_UNIT]
     if not long or re.search(r"[(/-]\s*\w\s*[)+*/-]", bare):
         return None
     return " ".join(re.sub(r"[.,!?\"]", " ", bare).casefold().split())
@@ -88,7 +92,7 @@ def split_list(text: str) -> list[str]:
     while position < len(text):
         character = text[position]
         grouped = _THOUSANDS.match(text, position) if character.isdigit() else None
-        if grouped is not None and not text[position - 1 : position].isdigit():
+        if grouped is not None:
             position = grouped.end()
             continue
         joint = _AND.match(text, position) if depth == 0 else None
@@ -110,6 +114,15 @@ def split_list(text: str) -> list[str]:
     return kept or [text]
 
 
+def _in_braces(text: str) -> str | None:
+    r"""What stands between the braces where they hold all of the text, `\{a, b\}` or `{a, b}`; else None."""
+    for opening, closing in (("\\{", "\\}"), ("{", "}")):
+        inside = text[len(opening) : -len(closing)]
+        if text.startswith(opening) and text.endswith(closing) and not re.search(r"[{}|:]", inside.replace("\\", "")):
+            return inside
+    return None
+
+
 def _read_item(text: str) -> Node:
     text = _THOUSANDS.sub(lambda number: number.group().replace(",", ""), text) if _THOUSANDS.fullmatch(text) else text
     try:
@@ -123,18 +136,3 @@ def _read_item(text: str) -> Node:
         return parse(text)
     except RecursionError:
         raise TooComplexError("nested too deeply") from None
-
-
-def split_unit(text: str) -> tuple[str, str | None]:
-    r"""Take the unit off a quantity: `12\\text{ cm}^2` is `12` and `cm^2`. The unit is None where there is none."""
-    match = _UNIT.search(text, max(0, len(text) - _LONGEST_UNIT))
-    if match is None:
-        return text, None
-    core = text[: match.start()].rstrip()
-    unit = re.sub(r"[\s{}$.]|\\(?:text(?:normal|bf|it)?|mathrm|mbox|operatorname|frac)", " ", match.group())
-    words = re.findall(r"[^\W\d_]+", unit)
-    if not re.search(r"[\d})]$|\\pi$", core) or any(word in _NO_UNIT for word in words):
-        return text, None
-    if unit.strip().casefold() in ("percent", "percentage", "pct"):
-        return core + "%", None
-    return core, "".join(unit.split()).casefold()

@@ -1,32 +1,23 @@
-r"""The things between operators: numbers, variables, functions, brackets, matrices, and groups."""
+r"""The things between operators: numbers, variables, functions, matrices."""
 
 from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-from rloo_verify.checkers.cursor import Cursor
-from rloo_verify.checkers.lexer import ACCENTS, FUNCTIONS, Token
+from rloo_verify.checkers.groups import Groups, written
+from rloo_verify.checkers.lexer import ACCENTS, CALCULUS, FUNCTIONS, Token
 from rloo_verify.checkers.limits import UnreadableError
 from rloo_verify.checkers.nodes import Brackets, Call, Const, Node, Num, Sym, Text, product
 from rloo_verify.checkers.numbers import digits_to_int
 
-_OUTERMOST = 3  # nesting that `Cursor.deeper` has counted at the first atom of a text
 _ANY_NUMBER = frozenset(["min", "max", "gcd", "lcm"])
 _APPLIED = frozenset("fghFGHPQTWp")
 _NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "ln": "log", "factorial": "!"}
 
 
-class Atoms(Cursor):
+class Atoms(Groups):
     """The rules for atoms; the parser of operators supplies the abstract ones."""
-
-    @abstractmethod
-    def relation(self) -> Node:
-        """A whole statement, as it stands inside brackets."""
-
-    @abstractmethod
-    def sum(self) -> Node:
-        """A sum, as it stands inside a root or a subscript."""
 
     @abstractmethod
     def signed_power(self) -> Node:
@@ -37,6 +28,10 @@ class Atoms(Cursor):
         """A factor with its exponent."""
 
     @abstractmethod
+    def calculus(self, name: str) -> Node:
+        """What follows the name of a sum, product, integral or limit."""
+
+    @abstractmethod
     def matrix(self) -> Node:
         """What follows the word begin."""
 
@@ -45,23 +40,15 @@ class Atoms(Cursor):
         """Whether the next token starts a factor."""
 
     def script(self) -> Node:
-        """An exponent: `{...}`, or one signed factor; `x^10` is taken for what its author means."""
+        """An exponent: `{...}`, or one signed factor; `x^10` is taken for what its author means; `A^*` is a name."""
+        if self.accept("*"):
+            return Sym("*")
         if self.at("{"):
+            if self.tokens[self.position + 1].text == "*" and self.tokens[self.position + 2].text == "}":
+                self.position += 3
+                return Sym("*")
             return self.group()
         return self.signed_power()
-
-    def group(self) -> Node:
-        """`{...}`, LaTeX's grouping, or one token: what a command takes as its argument."""
-        with self.deeper():
-            if self.accept("{"):
-                node = self.relation()
-                self.expect("}")
-                return node
-            if self.next.kind == "number" and self.next.text.isdecimal() and self.next.text[1:]:  # \frac12 is one half
-                token = self.next
-                self.tokens[self.position] = Token("number", token.text[1:])
-                return Num(Fraction(digits_to_int(token.text[0])))
-            return self.atom()
 
     def atom(self) -> Node:
         """One thing between operators."""
@@ -76,13 +63,12 @@ class Atoms(Cursor):
                     return Text(token.text)
                 case "name":
                     return self._named(token.text)
-            return self._bracketed(token)
+            return self.bracketed(token)
 
     def _number(self, token: Token) -> Node:
         whole, _, decimals = token.text.partition(".")
         value = Fraction(digits_to_int((whole + decimals) or "0"), 10 ** len(decimals))
-        if self.next.text == "overline" and "." in token.text:
-            self.take()
+        if "." in token.text and (self.next.text in ("overline", "dot") or token.text.endswith(".")):
             return self._repeating(value, len(decimals))
         if self.at("_"):
             self.take()
@@ -94,10 +80,10 @@ class Atoms(Cursor):
         return Num(value, len(decimals) if "." in token.text else None)
 
     def _repeating(self, value: Fraction, places: int) -> Node:
-        r"""`0.1\overline{6}`: the bar covers the digits that repeat."""
-        self.expect("{")
+        r"""`0.1\overline{6}`, `0.1\dot{6}`, `0.1(6)`: the digits that repeat."""
+        self.accept("(") or (self.take() and self.expect("{"))
         digits = self.take().text
-        self.expect("}")
+        self.expect("}", ")")
         if not digits.isdecimal():
             raise UnreadableError("a bar over something else than digits")
         return Num(value + Fraction(digits_to_int(digits), (10 ** len(digits) - 1) * 10**places))
@@ -121,9 +107,7 @@ class Atoms(Cursor):
         return None
 
     def _symbol(self, token: Token) -> Node:
-        name = token.text
-        if self.accept("_"):
-            name += "_" + _written(self.group())
+        name = token.text + self.subscript()
         if name in ("e", "i"):
             return Const(name)
         if name[0] in _APPLIED and self.at("(") and not self.next.spaced:
@@ -142,8 +126,9 @@ class Atoms(Cursor):
             "frac": lambda: Call("/", (self.group(), self.group())),
             "begin": self.matrix,
             "emptyset": lambda: Brackets("{", "}", ()),
-            "mathbb": lambda: Text(_written(self.group())),
+            "mathbb": self._blackboard,
             **{accent: partial(self._accented, accent) for accent in ACCENTS},
+            **{operator: partial(self.calculus, operator) for operator in CALCULUS},
             "angle": lambda: Call("angle", (self.power(),)),
             "triangle": lambda: Call("angle", (self.power(),)),
         }
@@ -153,7 +138,12 @@ class Atoms(Cursor):
 
     def _accented(self, accent: str) -> Node:
         """A letter with a hat, bar or arrow, or in another alphabet, is a variable of its own."""
-        return Sym(f"\\{accent}{{{_written(self.group())}}}")
+        return Sym(f"\\{accent}{{{written(self.group())}}}{self.subscript()}")
+
+    def _blackboard(self) -> Node:
+        r"""A set of numbers; with a subscript, `\mathbb{Z}_8`, a name."""
+        letter, subscript = written(self.group()), self.subscript()
+        return Sym(f"\\mathbb{{{letter}}}{subscript}") if subscript else Text(letter)
 
     def _function(self, name: str) -> Node:
         name = _NAMES.get(name, name)
@@ -161,6 +151,8 @@ class Atoms(Cursor):
             return Call("binom", (self.group(), self.group()))
         if name == "sqrt":
             return self._root()
+        if name == "cbrt":
+            return Call("root", (*self._arguments(), Num(Fraction(3))))
         base = self.group() if name == "log" and self.accept("_") else None
         power = self.script() if self.accept("^") else None
         arguments = self._arguments()
@@ -192,57 +184,3 @@ class Atoms(Cursor):
         while self.starts_factor() and self.next.text not in FUNCTIONS and not self.at("(", "["):
             node = product(node, self.power())
         return (node,)
-
-    def _bracketed(self, token: Token) -> Node:
-        if token.kind != "mark":
-            raise UnreadableError(f"{token.text!r} was not expected")
-        match token.text:
-            case "{":  # LaTeX's grouping; or a set whose braces lost their backslashes
-                items = [self.relation()]
-                while self.accept(","):
-                    items.append(self.relation())
-                self.expect("}")
-                if isinstance(items[0], Sym) and len(items) == 1 and self.accept("_"):
-                    return Sym(f"{items[0].name}_{_written(self.group())}")
-                return items[0] if len(items) == 1 else Brackets("{", "}", tuple(items))
-            case "|":
-                self.bars += 1
-                inside = self.sum()
-                self.bars -= 1
-                self.expect("|")
-                return Call("abs", (inside,))
-            case "lfloor" | "lceil":
-                inside = self.sum()
-                self.expect("rfloor", "rceil")
-                return Call("floor" if token.text == "lfloor" else "ceil", (inside,))
-            case "(" | "[" | "\\{":
-                return self._collection(token.text)
-        raise UnreadableError(f"{token.text!r} was not expected")
-
-    def _collection(self, opening: str) -> Node:
-        bars, self.bars = self.bars, 0
-        items: list[Node] = []
-        closings = ("\\}",) if opening == "\\{" else (")", "]")
-        if not self.at(*closings):
-            items.append(self.relation())
-            while self.accept(",", ";"):
-                items.append(self.relation())
-        closing = self.expect(*closings)
-        self.bars = bars
-        if len(items) == 1 and opening == "(" and closing == ")":
-            return items[0]
-        if len(items) == 1 and (opening, closing) == ("[", "]") and self.depth > _OUTERMOST:
-            return items[0]  # 2[x + 1]; but [5] alone is a list
-        return Brackets(opening[-1], closing[-1], tuple(items))
-
-
-def _written(node: Node) -> str:
-    """A subscript as part of a name."""
-    match node:
-        case Num(value):
-            return str(value)
-        case Sym(name) | Const(name) | Text(name):
-            return name
-        case Call(name, args):
-            return name + "".join(_written(part) for part in args)
-    raise UnreadableError("a subscript that is no name")

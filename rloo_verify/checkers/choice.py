@@ -57,6 +57,8 @@ def letter(text: str) -> str | None:
     rest = match.group(3)
     if match.group(2) and rest.strip() and not re.match(r"\s*[.:)]", rest):
         return None  # "A triangle" is not the choice A
+    if re.match(r"\s*[+*/^=<>]|\s*-\s*[\d(\\]", rest):
+        return None  # (C) + 1 is a sum
     if re.match(r"\s*" + _ANOTHER.pattern, rest, re.IGNORECASE):
         return None
     return (match.group(1) or match.group(2)).upper()

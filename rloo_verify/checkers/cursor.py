@@ -15,6 +15,7 @@ class Cursor:
         self.position = 0
         self.depth = 0
         self.bars = 0
+        self.in_description = False
 
     @property
     def next(self) -> Token:

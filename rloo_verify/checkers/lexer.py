@@ -8,106 +8,42 @@ from rloo_verify.checkers.limits import MAX_DIGITS, MAX_TOKENS, TooComplexError,
 
 Kind = Literal["number", "name", "letter", "text", "mark", "end"]
 
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "arcsinh",
-        "arccosh",
-        "arctanh",
-        "log",
-        "ln",
-        "lg",
-        "exp",
-        "sqrt",
-        "cbrt",
-        "abs",
-        "min",
-        "max",
-        "gcd",
-        "lcm",
-        "floor",
-        "ceil",
-        "binom",
-        "factorial",
-    ]
-)
+FUNCTIONS = frozenset([
+    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "coth", "arcsinh", "arccosh", "arctanh", "log", "ln", "lg", "exp", "sqrt", "cbrt", "abs", "min", "max",
+    "gcd", "lcm", "floor", "ceil", "binom", "factorial",
+])  # fmt: skip
 _CONSTANTS = frozenset(["pi", "infty", "infinity", "inf", "oo"])
-_GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Upsilon",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-    ]
-)
 _SIGNS = {
     "times": "*", "cdot": "*", "ast": "*", "div": "/", "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "ne": "!=",
     "approx": "~", "simeq": "~", "sim": "~", "equiv": "=", "in": "in", "pm": "pm", "mp": "mp", "cup": "cup",
     "mid": "|", "vert": "|", "lvert": "|", "rvert": "|", "colon": ":", "langle": "(", "rangle": ")", "circ": "circ",
     "to": "->", "rightarrow": "->", "Rightarrow": "=>", "implies": "=>", "lfloor": "lfloor", "rfloor": "rfloor",
-    "lceil": "lceil", "rceil": "rceil", "prime": "'", "setminus": "setminus", "cap": "cap",
+    "lceil": "lceil", "rceil": "rceil", "prime": "'", "setminus": "setminus", "backslash": "setminus", "cap": "cap",
+    "notin": "notin", "cong": "cong",
+    "subset": "subset", "subseteq": "subseteq", "supset": "supset", "supseteq": "supseteq", "propto": "propto",
+    "perp": "perp", "parallel": "parallel", "oplus": "oplus", "otimes": "otimes", "wedge": "wedge", "vee": "vee",
+    "rtimes": "rtimes", "ltimes": "ltimes", "bullet": "bullet",
 }  # fmt: skip
-ACCENTS = frozenset(
-    ["hat", "bar", "vec", "tilde", "dot", "widehat", "overline", "overrightarrow", "mathfrak", "mathcal"]
-)
-_STRUCTURE = frozenset(["frac", "begin", "end", "emptyset", "mathbb", "angle", "triangle"]) | ACCENTS
-_PLAIN_WORDS = FUNCTIONS | _CONSTANTS | frozenset(["in", "sum", "alpha", "beta", "theta", "lambda"])
+ACCENTS = frozenset([
+    "hat", "bar", "vec", "tilde", "dot", "widehat", "widetilde", "overline", "underline", "overrightarrow",
+    "mathfrak", "mathcal", "mathscr",
+])  # fmt: skip
+CALCULUS = frozenset(["sum", "prod", "int", "lim"])
+_STRUCTURE = frozenset(["frac", "begin", "end", "emptyset", "mathbb", "angle", "triangle", "pmod"]) | ACCENTS | CALCULUS
+_UNREAD = frozenset([
+    "iint", "iiint", "oint", "limsup", "liminf", "bigcup", "bigcap", "bigoplus", "partial", "nabla", "forall",
+    "exists", "not", "neg", "lnot",
+])  # fmt: skip
+_PLAIN_WORDS = FUNCTIONS | _CONSTANTS | frozenset(["in", "alpha", "beta", "theta", "lambda"])
 _TEXTS = r"text|textnormal|mathrm|textbf|textit|textrm|mbox|operatorname|mathbf|mathit|mathsf|boldsymbol|bm|rm"
 _TOKEN = re.compile(
     r"(?P<space>\s+)"
     rf"|\\(?:{_TEXTS})\*?\s*\{{(?P<text>[^{{}}]*)\}}"
-    r"|(?P<number>\d+(?:\.\d+|\.(?=\\overline))?|\.\d+)"
+    r"|(?P<number>\d+(?:\.\d+|\.(?=\\overline|\\dot|\(\d+\)))?|\.\d+)"
     r"|\\(?P<command>[a-zA-Z]+)\*?"
     r"|(?P<word>[a-zA-Z]+)"
-    r"|(?P<mark>\*\*|<=|>=|!=|=>|->|\\\\|\\[{}%|$]|[-+*/^_=<>()\[\]{}|!,;:%&'])"
+    r"|(?P<mark>\*\*|<=|=<|>=|!=|=>|->|\\\\|\\[{}%|$]|[-+*/^_=<>()\[\]{}|!,;:%&'])"
     r"|(?P<letter>[^\W\d_])",
 )
 
@@ -168,7 +104,7 @@ def _tokens(match: re.Match[str], spaced: bool) -> list[Token]:
         case "text":
             return _text(found, spaced)
         case "mark":
-            mark = {"**": "^", "\\%": "%", "\\|": "|", "\\$": "$"}.get(found, found)
+            mark = {"**": "^", "=<": "<=", "\\%": "%", "\\|": "|", "\\$": "$"}.get(found, found)
             return [Token("mark", mark, spaced)]
     return [Token("letter", found, spaced)]
 
@@ -178,9 +114,9 @@ def _command(name: str, spaced: bool) -> Token:
         return Token("mark", _SIGNS[name], spaced)
     if name in FUNCTIONS or name in _CONSTANTS or name in _STRUCTURE:
         return Token("name", name, spaced)
-    if name in _GREEK:
-        return Token("letter", "\\" + name, spaced)
-    raise UnreadableError(f"\\{name} is not in the grammar")
+    if name in _UNREAD:
+        raise UnreadableError(f"\\{name} is not in the grammar")
+    return Token("letter", "\\" + name, spaced)  # a Greek letter, or a name that only its author knows
 
 
 def _word(word: str, spaced: bool) -> list[Token]:

@@ -3,6 +3,9 @@
 MAX_CHARACTERS = 4_000
 """Longest final answer that is read."""
 
+MAX_RAW_CHARACTERS = 16_000
+"""Longest final answer that is looked at, before layout is taken off."""
+
 MAX_DIGITS = 1_000
 """Longest number, in digits, that is read (Python itself refuses to read more than 4,300)."""
 

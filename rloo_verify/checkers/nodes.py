@@ -133,6 +133,14 @@ def rebuilt(node: Node, parts: Sequence[Node]) -> Node:
     return node
 
 
+def substituted(node: Node, name: str, value: Node) -> Node:
+    """The tree with `value` in place of the variable `name`."""
+    if isinstance(node, Sym):
+        return value if node.name == name else node
+    parts = children(node)
+    return rebuilt(node, [substituted(part, name, value) for part in parts]) if parts else node
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it."""
     yield node

@@ -43,12 +43,20 @@ _SPELLINGS = (
     (re.compile(r"\\rbrace(?![a-zA-Z])"), r"\\}"),
     (re.compile(r"\\(?:lbrack)(?![a-zA-Z])"), "["),
     (re.compile(r"\\(?:rbrack)(?![a-zA-Z])"), "]"),
+    (re.compile(r"\\langle(?![a-zA-Z])"), "("),
+    (re.compile(r"\\rangle(?![a-zA-Z])"), ")"),
 )
 _ESCAPED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
 _MONEY = re.compile(r"\\?\$|[€£¥]")
+_DECIMAL_COMMA = re.compile(r"[-+]?0,\d{3,}")  # nothing else has a zero before three digits
+_DOTS = re.compile(r"(\.\d{0,40}?)(\d)\2{2,40}\s?(?:\.\.\.|\\[cl]?dots(?![a-zA-Z]))")  # 0.333...
+_PLAIN = re.compile(r"\s*[-+]?\d+(?:\.\d+)?\s*")
+_ROW_END = re.compile(r"\\\\\s*\[[-\d.a-z ]{1,12}\]|\\cr(?![a-zA-Z])")
 _OVER = re.compile(r"\{\s*([^{}]+?)\s*\\over\s*([^{}]+?)\s*\}")
-_GROUPED = re.compile(r"(?<=\d)\s*(?:\{,\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
+_GROUPED = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
+_FRENCH = re.compile(r"(?<![\w)}\]])([\[\]])([^\[\](){}]{1,60}[,;][^\[\](){}]{1,60})([\[\]])(?![\w(\[])")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("*", "*"))
+_WRAPPED = ("$", "\\", "*", "`")
 _MAX_WRAPPINGS = 8
 _FONT = re.compile(
     r"\s*\\(?:boxed|fbox|textnormal|mathbf|boldsymbol|bm|mathit|mathsf|textbf|emph|text|mathrm|textit|textrm|mbox|ensuremath)\s*\{"
@@ -65,18 +73,39 @@ def normalise(text: str) -> str:
         The same answer without layout: no math delimiters, sizes or spacing commands, one spelling of each symbol, no
         full stop at the end.
     """
+    if _PLAIN.fullmatch(text):
+        return text.strip()
     text = plain_symbols(text)
+    if "\\" in text or "{" in text:
+        text = _without_commands(text)
+    if "]" in text or "[" in text:
+        text = _FRENCH.sub(_round, text)
+    text = _DOTS.sub(r"\1\\overline{\2}", text)
+    text = _SPACES.sub(" ", text)
+    text = unwrapped(_MONEY.sub(" ", unwrapped(text))).removeprefix("=").lstrip()
+    return text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
+
+
+def _without_commands(text: str) -> str:
+    """One spelling of LaTeX's commands, and none of those that are only layout."""
     if "\\\\" in text and "\\begin" not in text:
         text = _ESCAPED.sub(r"\\", text)
-    text = _GROUPED.sub(",", text)
+    if "\\begin" in text:
+        text = _ROW_END.sub(r"\\\\ ", text)
+    text = _GROUPED.sub("", text)
     text = _SIZES.sub("", text)
     text = _LAYOUT.sub(" ", text)
     text = _OVER.sub(r"\\frac{\1}{\2}", text.replace(r"\!", ""))
     text = _FRACTIONS.sub(r"\\frac", text)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
-    text = _SPACES.sub(" ", text)
-    return unwrapped(_MONEY.sub(" ", unwrapped(text)))
+    return text
+
+
+def _round(interval: re.Match[str]) -> str:
+    """`]0, 1[`, an interval without its ends, is `(0, 1)`."""
+    opening, inside, closing = interval.groups()
+    return ("(" if opening == "]" else "[") + inside + (")" if closing == "[" else "]")
 
 
 def plain_symbols(text: str) -> str:
@@ -101,7 +130,7 @@ def unwrapped(text: str) -> str:
     for _ in range(_MAX_WRAPPINGS):
         before = text
         text = text.strip().rstrip(".,;:\\ ")
-        for start, end in _WRAPPERS:
+        for start, end in _WRAPPERS if text[:1] in _WRAPPED else ():
             inner = text[len(start) : len(text) - len(end)]
             if (
                 len(text) > len(start) + len(end)
@@ -118,7 +147,7 @@ def unwrapped(text: str) -> str:
 
 def without_font(text: str) -> str:
     r"""Strip one font or text command that holds the whole answer: `\text{17}` is `17`."""
-    match = _FONT.match(text)
+    match = _FONT.match(text) if "\\" in text else None
     if match is None or not text.endswith("}"):
         return text
     depth = 0

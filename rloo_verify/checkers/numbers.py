@@ -13,7 +13,7 @@ from rloo_verify.checkers.nodes import Call, Node, Num
 
 _SIGN = r"(?P<sign>[-+]?)\s*"
 _MONEY = r"(?:\\?\$|[€£¥]|\\(?:pounds|euro|text\{\s*\\?\$\s*\}))?\s*"
-_DECIMAL = r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?!\d)|\d*)(?:\.(?P<decimals>\d*))?"
+_DECIMAL = r"(?P<whole>[1-9]\d{0,2}(?:,\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?!\d)|\d*)(?:\.(?P<decimals>\d*))?"
 _POWER = (
     r"(?:[eE](?P<e>[-+]?\d{1,4})"
     r"|\s*(?:\\times|\\cdot|\*|x)\s*10\s*(?:\^|\*\*)\s*(?:\{\s*(?P<p>[-+]?\d{1,4})\s*\}|(?P<q>[-+]?\d{1,4})))?"

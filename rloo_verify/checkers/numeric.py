@@ -1,10 +1,11 @@
-"""Numeric values of trees to `DIGITS` digits, by mpmath.
+"""Numeric values of trees by mpmath, to as many digits as are asked for.
 
 mpmath bounds nothing, so every operation is bounded before it is done: the work is bounded by the size of the tree.
 """
 
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rloo_verify.checkers.limits import MAX_BITS, TooComplexError, UndefinedError
@@ -12,81 +13,94 @@ from rloo_verify.checkers.nodes import Call, Const, Node, Num, Sym
 from rloo_verify.checkers.rational import exact
 
 DIGITS = 40
-"""Precision of numeric evaluation, in decimal digits."""
+"""Precision of numeric evaluation, in decimal digits, where nothing else is said."""
 
-_SAME_NAME = [
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "sec",
-    "csc",
-    "sinh",
-    "cosh",
-    "tanh",
-    "coth",
-    "exp",
-    "sqrt",
-    "cbrt",
-    "asinh",
-    "acosh",
-    "atanh",
-    "floor",
-    "ceil",
-]
 _ARCS = ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"]
+_SAME_NAME = [
+    "exp", "sqrt", "asinh", "acosh", "atanh", "floor", "ceil", "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh",
+    "tanh", "coth",
+]  # fmt: skip
 _FUNCTIONS = {
     **{name: name for name in _SAME_NAME},
     **{f"arc{name}": f"a{name}" for name in _ARCS},
     "abs": "fabs",
     "binom": "binomial",
 }  # our names -> mpmath's
+_UNBOUNDED = frozenset(["+", "*", "/", "neg", "abs", "^", "sqrt", "root"])
+
+
+@dataclass(slots=True)
+class Value:
+    """A number of mpmath, complex where it must be, and the size in bits of the most extreme number on the way."""
+
+    number: Any
+    bits: int
 
 
 def numeric(node: Node, point: Mapping[str, Any]) -> Any:
-    """The value of a tree where its variables have the values of `point`.
-
-    Returns:
-        An mpmath number, complex where it must be.
+    """The value of a tree where its variables have the values of `point`, to `DIGITS` digits.
 
     Raises:
         TooComplexError: A number would grow beyond the limits.
         UndefinedError: It has no value there.
     """
+    return evaluate(node, point).number
+
+
+def evaluate(node: Node, point: Mapping[str, Any], digits: int = DIGITS) -> Value:
+    """Like `numeric`, to any precision, and with the size of the numbers on the way."""
     import mpmath  # type: ignore[import-untyped]
 
-    with mpmath.workdps(DIGITS):
+    with mpmath.workdps(digits):
+        evaluator = _Evaluator(point, mpmath)
         try:
-            value = _numeric(node, point, mpmath)
+            number = evaluator.value(node)
         except (ZeroDivisionError, ValueError, TypeError, OverflowError, mpmath.libmp.NoConvergence) as error:
             raise UndefinedError(str(error)) from error
-        if not mpmath.isfinite(value):
+        if not mpmath.isfinite(number):
             raise UndefinedError("not finite")
+        return Value(number, evaluator.bits)
+
+
+class _Evaluator:
+    """One evaluation of a tree at a point."""
+
+    def __init__(self, point: Mapping[str, Any], mpmath: Any) -> None:
+        self.point = point
+        self.mp = mpmath
+        self.bits = 0
+
+    def value(self, node: Node) -> Any:
+        mp = self.mp
+        match node:
+            case Num(value):
+                return self._bounded(mp.mpf(value.numerator) / value.denominator)
+            case Const("pi"):
+                return +mp.pi
+            case Const("e"):
+                return +mp.e
+            case Const("i"):
+                return mp.mpc(0, 1)
+            case Sym(name):
+                if name not in self.point:
+                    raise UndefinedError(f"{name} has no value")
+                return self.point[name]
+            case Call("apply", (Sym(name), *args)):
+                return _unknown_function(name, [self.value(part) for part in args], mp)
+            case Call(name, args):
+                rational = exact(node) if not any(isinstance(part, Sym | Const) for part in args) else None
+                if rational is not None:
+                    return self._bounded(mp.mpf(rational.numerator) / rational.denominator)
+                return self._bounded(_call(name, [self.value(part) for part in args], mp))
+        raise UndefinedError(f"{type(node).__name__} has no number as its value")
+
+    def _bounded(self, value: Any) -> Any:
+        if value != 0 and self.mp.isfinite(value):
+            bits = abs(int(self.mp.mag(value)))
+            if bits > MAX_BITS:
+                raise TooComplexError(f"a number beyond 2^{MAX_BITS}")
+            self.bits = max(self.bits, bits)
         return value
-
-
-def _numeric(node: Node, point: Mapping[str, Any], mp: Any) -> Any:
-    match node:
-        case Num(value):
-            return mp.mpf(value.numerator) / value.denominator
-        case Const("pi"):
-            return +mp.pi
-        case Const("e"):
-            return +mp.e
-        case Const("i"):
-            return mp.mpc(0, 1)
-        case Sym(name):
-            if name not in point:
-                raise UndefinedError(f"{name} has no value")
-            return point[name]
-        case Call("apply", (Sym(name), *args)):
-            return _unknown_function(name, [_numeric(part, point, mp) for part in args], mp)
-        case Call(name, args):
-            rational = exact(node) if not any(isinstance(part, Sym | Const) for part in args) else None
-            if rational is not None:
-                return mp.mpf(rational.numerator) / rational.denominator
-            return _bounded(_call(name, [_numeric(part, point, mp) for part in args], mp), mp)
-    raise UndefinedError(f"{type(node).__name__} has no number as its value")
 
 
 def _unknown_function(name: str, values: list[Any], mp: Any) -> Any:
@@ -95,16 +109,10 @@ def _unknown_function(name: str, values: list[Any], mp: Any) -> Any:
     return mp.sin(mp.fsum(chance.uniform(0.5, 2.0) * value for value in values) + chance.uniform(0.0, 1.0))
 
 
-def _bounded(value: Any, mp: Any) -> Any:
-    if mp.isfinite(value) and value != 0 and abs(mp.mag(value)) > MAX_BITS:
-        raise TooComplexError(f"a number beyond 2^{MAX_BITS}")
-    return value
-
-
 def _call(name: str, values: list[Any], mp: Any) -> Any:
     """An operation on numbers. Exponents and arguments are bounded first: mpmath itself bounds nothing."""
     for value in values:
-        if name not in ("+", "*", "/", "neg", "abs", "^", "sqrt", "root") and abs(value) > 10**6:
+        if name not in _UNBOUNDED and abs(value) > 10**6:
             raise TooComplexError(f"{name} of a number beyond 10^6")
     match name:
         case "+":

@@ -69,10 +69,10 @@ def _binom(n: Fraction, k: Fraction) -> Fraction | None:
 
 
 def _base(digits: Fraction, base: Fraction) -> Fraction | None:
-    if digits.denominator != 1 or base.denominator != 1 or not 2 <= base <= 10:
+    if digits.denominator != 1 or base.denominator != 1 or not 2 <= base <= 36:
         return None
     text = str(digits.numerator)
-    return Fraction(int(text, base.numerator)) if all(int(digit) < base for digit in text) else None
+    return Fraction(int(text, base.numerator)) if all(int(digit) < base for digit in text.removeprefix("-")) else None
 
 
 def _divide(numerator: Fraction, denominator: Fraction) -> Fraction:
@@ -116,8 +116,8 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
     "base": _base,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceil": lambda value: Fraction(math.ceil(value)),
-    "min": min,
-    "max": max,
+    "min": lambda *values: min(values),
+    "max": lambda *values: max(values),
     "gcd": _integers(math.gcd),
     "lcm": _integers(math.lcm),
 }

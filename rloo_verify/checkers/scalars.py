@@ -1,27 +1,37 @@
-"""Equality of two expressions that stand for numbers: exactly where both are rational, else by their values.
+"""Equality of two expressions that stand for numbers, by levels, the cheapest that decides first.
 
-Two expressions without variables are equal where 30 digits agree. Two with variables are equal where they agree at
-every one of several points at which both have a value: an identity that holds at random points to 30 digits is an
-identity, and one wrong digit, sign or exponent breaks it. Doubt (no common point) is inequality.
+1. The same tree.
+2. Exact arithmetic, where both are rational numbers.
+3. An algebraic identity, where both are quotients of polynomials.
+4. Numeric values. Constants must agree to 30 digits, and then to as many as the sizes on the way can blur. Expressions
+   in variables must agree so at several points; where a root or logarithm makes one complex its branch is a convention,
+   so only points at which both are real can tell two expressions apart. Names such as n stand for whole numbers where
+   nothing else decides.
+5. sympy, for what has no value at any of these points.
+
+A level that says "different" ends the comparison: none after it is asked. Doubt (no common point) is inequality.
 """
 
 import random
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rloo_verify.checkers.limits import UndefinedError
-from rloo_verify.checkers.nodes import Call, Const, Node, Num, symbols, walk
-from rloo_verify.checkers.numeric import numeric
+from rloo_verify.checkers import polynomial, symbolic
+from rloo_verify.checkers.levels import Level, note
+from rloo_verify.checkers.limits import TooComplexError, UndefinedError
+from rloo_verify.checkers.nodes import Call, Const, Node, symbols, walk
+from rloo_verify.checkers.numeric import DIGITS, evaluate, numeric
 from rloo_verify.checkers.rational import exact
+from rloo_verify.checkers.rounding import rounds_to
 
-ROUNDED_DIGITS = 6
-"""A decimal with so many significant digits may stand for a number that has no finite decimal: 0.333333 for 1/3."""
-
-_POSITIVE_POINTS = 4
-_NEGATIVE_POINTS = 2
 _RELATIVE = 1e-30
 _ABSOLUTE = 1e-34
+_MOST_BITS = 12_000
+_GUARD_DIGITS = 12
+_ENOUGH = 2
+_POINTS = ((0.3, 3.0), (0.3, 3.0), (0.3, 3.0), (0.3, 3.0), (-3.0, -0.3), (-3.0, -0.3))
+_FAR_POINTS = ((5.0, 50.0), (5.0, 50.0), (0.02, 0.3), (0.02, 0.3), (-50.0, -5.0))
+_WHOLE_POINTS = (2, 3, 4, 7, 10, 11)
 
 
 def scalars_equal(reference: Node, answer: Node) -> bool:
@@ -32,8 +42,10 @@ def scalars_equal(reference: Node, answer: Node) -> bool:
     """
     reference, answer = _without_degrees(reference), _without_degrees(answer)
     if reference == answer:
+        note(Level.FORM)
         return True
     if infinity(reference) is not None or infinity(answer) is not None:
+        note(Level.FORM)
         return infinity(reference) == infinity(answer)
     if _is_percent(reference) != _is_percent(answer):
         return _equal(_without_percent(reference), _without_percent(answer)) or _equal(reference, answer)
@@ -54,13 +66,14 @@ def constant_ratio(reference: Node, answer: Node) -> Any | None:
     """The number c other than 0 with answer = c * reference at every point, as mpmath's number; None where none is."""
     names = symbols(reference) | symbols(answer)
     ratios = []
-    for point in _points(names):
+    for point in _points(names, _POINTS):
         try:
             ratios.append(numeric(Call("/", (answer, reference)), point))
         except UndefinedError:
             continue
-    if len(ratios) < 2 or not all(_close(ratio, ratios[0]) for ratio in ratios) or abs(ratios[0]) < _ABSOLUTE:
+    if len(ratios) < _ENOUGH or not all(_close(ratio, ratios[0]) for ratio in ratios) or abs(ratios[0]) < _ABSOLUTE:
         return None
+    note(Level.NUMERIC)
     return ratios[0]
 
 
@@ -78,46 +91,91 @@ def sign_of(node: Node) -> int | None:
 def _equal(reference: Node, answer: Node) -> bool:
     try:
         ours, theirs = exact(reference), exact(answer)
+        if ours is not None and theirs is not None:
+            note(Level.RATIONAL)
+            return ours == theirs or rounds_to(reference, answer) or rounds_to(answer, reference)
+        same = polynomial.identical(reference, answer)
     except UndefinedError:
         return False
-    if ours is not None and theirs is not None:
-        return ours == theirs or _rounds_to(reference, answer) or _rounds_to(answer, reference)
     names = symbols(reference) | symbols(answer)
+    if same is not None:
+        note(Level.POLYNOMIAL)
+        return same or (not names and (rounds_to(reference, answer) or rounds_to(answer, reference)))
     if not names:
-        return _agree(reference, answer, {}) is True or _rounds_to(reference, answer) or _rounds_to(answer, reference)
+        return _constants_equal(reference, answer)
     return _agree_at_points(reference, answer, names)
 
 
+def _constants_equal(reference: Node, answer: Node) -> bool:
+    same = _agree(reference, answer, {})
+    if same is None and symbolic.has_calculus(reference):
+        return _by_sympy(reference, answer)
+    note(Level.NUMERIC)
+    if same and _agree_closely(reference, answer, {}):
+        return True
+    return rounds_to(reference, answer) or rounds_to(answer, reference)
+
+
 def _agree_at_points(reference: Node, answer: Node, names: frozenset[str]) -> bool:
-    agreed = 0
+    """Near points first, then far ones, whole numbers, and sympy: as long as nothing has decided."""
     imaginary = any(part == Const("i") for node in (reference, answer) for part in walk(node))
-    for point in _points(names):
-        same = _agree(reference, answer, point)
-        if same is False and (imaginary or _both_real(reference, answer, point)):
-            return False
-        agreed += same is True
-    return agreed >= 2
+    whole = [dict.fromkeys(names, value) for value in _WHOLE_POINTS] if names <= symbolic.INTEGER_NAMES else []
+    stages: tuple[Iterable[Mapping[str, Any]], ...] = (_points(names, _POINTS), _points(names, _FAR_POINTS), whole)
+    doubts = False
+    for points in stages:
+        agreed = []
+        for point in points:
+            same = _agree(reference, answer, point)
+            if same is False and (imaginary or _both_real(reference, answer, point)):
+                note(Level.NUMERIC)
+                return False
+            doubts = doubts or same is False
+            if same:
+                agreed.append(point)
+        if len(agreed) >= _ENOUGH:
+            note(Level.NUMERIC)
+            return _agree_closely(reference, answer, agreed[0])
+    return not doubts and _by_sympy(reference, answer)
+
+
+def _by_sympy(reference: Node, answer: Node) -> bool:
+    """The last level. An answer may leave a sum or integral open only where the reference does."""
+    if symbolic.has_calculus(answer) and not symbolic.has_calculus(reference):
+        return False
+    if not symbolic.supports(reference) or not symbolic.supports(answer):
+        return False
+    note(Level.SYMPY)
+    return symbolic.identical(reference, answer)
 
 
 def _agree(reference: Node, answer: Node, point: Mapping[str, Any]) -> bool | None:
-    """Whether the values agree at a point; None where both have none."""
-    values = []
-    for node in (reference, answer):
-        try:
-            values.append(numeric(node, point))
-        except UndefinedError:
-            continue
-    if len(values) < 2:
+    """Whether the values agree at a point; None where either has none."""
+    try:
+        return _close(numeric(reference, point), numeric(answer, point))
+    except UndefinedError:
         return None
-    return _close(values[0], values[1])
+
+
+def _agree_closely(reference: Node, answer: Node, point: Mapping[str, Any]) -> bool:
+    """Whether values that agree to 30 digits still do where rounding on the way can blur none of the digits that count.
+
+    This tells e^{pi sqrt(163)} from the whole number next to it, and sqrt(10^60 + 1) from 10^30.
+    """
+    bits = max(evaluate(node, point).bits for node in (reference, answer))
+    if bits > _MOST_BITS:
+        raise TooComplexError(f"a number beyond 2^{_MOST_BITS}, too large to compare")
+    digits = 2 * DIGITS + int(2 * bits * 0.302)
+    ours, theirs = (evaluate(node, point, digits) for node in (reference, answer))
+    import mpmath  # type: ignore[import-untyped]
+
+    with mpmath.workdps(digits):
+        noise = mpmath.mpf(2) ** max(ours.bits, theirs.bits) * mpmath.mpf(10) ** (_GUARD_DIGITS - digits)
+        return bool(abs(ours.number - theirs.number) <= noise)
 
 
 def _both_real(reference: Node, answer: Node, point: Mapping[str, Any]) -> bool:
     """The branch of a root or logarithm of a negative number is a convention; where both are real it plays no part."""
-    try:
-        return all(numeric(node, point).imag == 0 for node in (reference, answer))
-    except UndefinedError:
-        return False
+    return all(numeric(node, point).imag == 0 for node in (reference, answer))
 
 
 def _close(a: Any, b: Any) -> bool:
@@ -126,53 +184,12 @@ def _close(a: Any, b: Any) -> bool:
     return bool(difference <= scale * _RELATIVE + _ABSOLUTE)
 
 
-def _points(names: frozenset[str]) -> list[dict[str, Any]]:
-    """Fixed points, positive ones first: the same expressions always get the same verdict."""
-    import mpmath  # type: ignore[import-untyped]
+def _points(names: frozenset[str], ranges: Iterable[tuple[float, float]]) -> Iterable[dict[str, Any]]:
+    """Random but fixed points: the same expressions always get the same verdict."""
+    import mpmath
 
-    points = []
-    for index in range(_POSITIVE_POINTS + _NEGATIVE_POINTS if names else 0):
-        sign = 1 if index < _POSITIVE_POINTS else -1
-        points.append(
-            {name: mpmath.mpf(sign * random.Random(f"{name} {index}").uniform(0.3, 3.0)) for name in sorted(names)}
-        )
-    return points
-
-
-def _rounds_to(number: Node, decimal: Node) -> bool:
-    """Whether `decimal` is `number`, which has no finite decimal, rounded or cut to `ROUNDED_DIGITS` digits or more."""
-    sign = 1
-    if isinstance(decimal, Call) and decimal.name == "neg":
-        sign, decimal = -1, decimal.args[0]
-    if not isinstance(decimal, Num) or decimal.places is None or _is_decimal(number):
-        return False
-    if len(str(abs(decimal.value.numerator * 10**decimal.places // decimal.value.denominator))) < ROUNDED_DIGITS:
-        return False
-    try:
-        value = numeric(number, {})
-    except UndefinedError:
-        return False
-    if value.imag != 0 or _terminates(exact(number), decimal.places):
-        return False
-    return bool(abs(_as_fraction(value.real) - sign * decimal.value) * 10**decimal.places < 1)
-
-
-def _as_fraction(value: Any) -> Fraction:
-    """A real mpmath number, exactly."""
-    sign, mantissa, exponent, _ = value._mpf_
-    magnitude = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
-    return -magnitude if sign else magnitude
-
-
-def _terminates(value: Fraction | None, places: int) -> bool:
-    """Whether a decimal of so many places could have been written exactly; then it must be."""
-    return value is not None and (value * 10**places).denominator == 1
-
-
-def _is_decimal(node: Node) -> bool:
-    if isinstance(node, Call) and node.name in ("neg", "%"):
-        return _is_decimal(node.args[0])
-    return isinstance(node, Num) and (node.places is not None or node.value.denominator == 1)
+    for index, (low, high) in enumerate(ranges):
+        yield {name: mpmath.mpf(random.Random(f"{name} {index} {low}").uniform(low, high)) for name in sorted(names)}
 
 
 def _is_percent(node: Node) -> bool:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from rloo_verify.errors import PolicyError, SyncError
-from rloo_verify.logprobs import Scorer
-from rloo_verify.packing import Scored, micro_batches
+from rloo_verify.logprobs import Layout, Scorer
+from rloo_verify.packing import Scored
 from rloo_verify.policy.base import NamedTensors, Request, Sampling
 from rloo_verify.types import Completion, FinishReason
 
@@ -170,12 +170,11 @@ class TransformersPolicy:
     @torch.no_grad()
     def score(self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
         """See `Policy.score`."""
-        scorer = Scorer(self._model, 0, check=False)
-        scorer.share_prompts, scorer.head_alone = False, False
-        rows = scorer.rows([Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)])
+        scorer = Scorer(self._model, 0, layout=Layout.WHOLE)
+        scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
         values: list[list[float]] = [[] for _ in sequences]
-        for some in micro_batches(rows, SCORE_TOKENS):
-            batch, logprobs_K = scorer.token_logprobs(some, temperature)
+        for rows in scorer.micro_batches(scored, SCORE_TOKENS):
+            batch, logprobs_K = scorer.token_logprobs(rows, temperature)
             for owner, value in zip(batch.owners_K.tolist(), logprobs_K.tolist(), strict=True):
                 values[owner].append(value)
         return values
