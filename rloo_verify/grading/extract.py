@@ -1,8 +1,9 @@
 """Finds the program in a chat reply. Nothing here parses Python: the alternatives are compiled inside the sandbox.
 
 The last complete fenced block marked as Python counts, else the last unmarked one, else the last of any kind, else a
-block that is never closed (a reply that was cut off), else the whole text. A fence stands alone at the start of a
-line, perhaps indented in a list, so backquotes inside a string are code. Reasoning up to `</think>` does not count; an unfinished one is no answer.
+block that is never closed (a reply that was cut off), else the whole text. A fence stands alone at the start of a line,
+perhaps indented in a list, so backquotes inside a string are code. Reasoning up to `</think>` does not count; an
+unfinished one is no answer.
 """
 
 import re

@@ -109,6 +109,8 @@ def become_test(
 
 def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
     """Limits, user and system calls, in this order; what root alone may do comes first."""
+    if filter_ is not None:
+        filter_.set_dumpable(True)  # else /proc/self belongs to root
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # under memory pressure the test goes, not what runs it
     cpu = int(order["cpu_seconds"]) + 1
@@ -133,5 +135,5 @@ def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
         os.setresgid(order["uid"], order["uid"], order["uid"])
         os.setresuid(order["uid"], order["uid"], order["uid"])
     if filter_ is not None:
-        filter_.set_dumpable(True)  # setuid cleared it, and /proc/self would be closed to its own process
+        filter_.set_dumpable(True)  # setuid cleared it
         filter_.install()
