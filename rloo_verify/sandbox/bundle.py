@@ -7,19 +7,11 @@ from typing import Any
 
 from rloo_verify.sandbox.settings import Image
 
-_ORDER = (
-    "frames",
-    "values",
-    "seccomp",
-    "server",
-    "program",
-    "stub",
-    "tests",
-    "zygote",
-    "processes",
-    "cleanup",
-    "controller",
-)
+_PARTS = {
+    "controller": ("frames", "seccomp", "processes", "cleanup", "controller"),
+    "zygote": ("frames", "values", "seccomp", "server", "program", "stub", "tests", "zygote"),
+}
+"""The modules of the two processes inside, in the order in which they import each other."""
 
 
 @cache
@@ -49,7 +41,7 @@ def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp", p
         "tmp": work,
         "writable": ["/tmp", "/dev/shm"] if isolated else [],
     }
-    sources = [[name, _source(name)] for name in _ORDER]
+    sources = {part: [[name, _source(name)] for name in names] for part, names in _PARTS.items()}
     data = json.dumps({"settings": settings, "sources": sources}).encode("ascii")
     return len(data).to_bytes(4, "big") + data
 

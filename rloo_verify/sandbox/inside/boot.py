@@ -13,7 +13,7 @@ bundle = json.loads(data)
 package = types.ModuleType("rloo_inside")
 package.__path__ = []
 sys.modules["rloo_inside"] = package
-for name, source in bundle["sources"]:
+for name, source in bundle["sources"][sys.argv[1]]:
     module = types.ModuleType("rloo_inside." + name)
     module.__package__ = "rloo_inside"
     sys.modules[module.__name__] = module

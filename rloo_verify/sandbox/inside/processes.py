@@ -28,11 +28,13 @@ class Processes:
         self.cpu = 0.0  # seconds, of the orphans that were reaped here
 
     def pids(self) -> list[int]:
-        """The living processes of this run: in a namespace of our own all but us and the zygote, else one session."""
+        """The living processes of this run: all but us and the zygote's, or one session."""
         keep = (os.getpid(), self.zygote)
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in keep]
         if not self.isolated:
             numbers = [number for number in numbers if self.pid and session_of(number) == self.pid]
+        if self.uid:  # root's are the zygote's next fork
+            numbers = [number for number in numbers if user_of(number) != 0]
         return [number for number in numbers if alive(number)]
 
     def usage(self, pids: list[int]) -> tuple[float, int]:
@@ -128,6 +130,14 @@ def session_of(pid: int) -> int:
     """The session id of a process, 0 where it is gone."""
     try:
         return int(read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[3])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def user_of(pid: int) -> int:
+    """The user of a process, whatever it did to hide; 0 where it is gone."""
+    try:
+        return int(read_text(f"/proc/{pid}/status").partition("\nUid:")[2].split()[0])
     except (OSError, ValueError, IndexError):
         return 0
 

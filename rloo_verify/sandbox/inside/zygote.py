@@ -1,7 +1,8 @@
 """The process that is forked for every test. It has everything imported and only ever sees file descriptors.
 
-So its memory, which every fork inherits, holds nothing of any request. One message on its socket is one fork; it
-reports the process id, then the status and the resources used. It ends when the socket closes.
+So its memory, which every fork inherits, holds nothing of any request. One fork always waits for its order, which it
+takes from the socket itself: forking is over when a request comes. Of each fork the zygote reports
+the process id, then the status and the resources used. It ends when the socket closes.
 """
 
 import fcntl
@@ -13,12 +14,13 @@ import resource
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from . import program, seccomp, tests
 
 CHANNEL = 3
 _HIGHEST_FD = 250
+_TAKEN = b"T"
 _MIB = 1 << 20
 # Address space beside the memory that counts: stacks of threads and arenas of the allocator are reserved, not used.
 _SLACK_MIB = 3072
@@ -50,41 +52,62 @@ def main(settings: dict[str, Any]) -> None:
     gc.collect()
     gc.freeze()
     connection.sendall(json.dumps({"ready": True, "python": sys.version.split()[0], "warnings": warnings}).encode())
+    installed = filter_ if settings["seccomp"] else None
+    ahead = settings["uid_base"] or not settings["isolated"]
+    waiting = fork_ahead(connection, installed)
     while True:
-        data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
-        if not data:
-            return
-        serve_order(json.loads(data), fds, connection, filter_ if settings["seccomp"] else None)
+        said = os.read(waiting.reports, 1)
+        if said != _TAKEN:  # the controller is gone, or something killed the fork while it waited
+            sys.exit(0)
+        running = waiting
+        connection.sendall(json.dumps({"pid": running.pid}).encode() + b"\n")
+        if ahead:
+            waiting = fork_ahead(connection, installed)
+        connection.sendall(json.dumps(outcome(running)).encode() + b"\n")
+        if not ahead:
+            signal.pause()
 
 
-def serve_order(
-    order: dict[str, Any], fds: list[int], connection: socket.socket, filter_: seccomp.Filter | None
-) -> None:
-    """Forks one test, reports its process id, whether it could be set up, and how it ended."""
+class Fork(NamedTuple):
+    """A fork and the pipe on which it says that it took its order, and what went wrong while it was set up."""
+
+    pid: int
+    reports: int
+
+
+def fork_ahead(connection: socket.socket, filter_: seccomp.Filter | None) -> Fork:
+    """Forks a test before its order comes."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        become_test(order, fds, connection, filter_, writing)
+        become_test(connection, filter_, writing)
     os.close(writing)
-    for fd in fds:
-        os.close(fd)
-    connection.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+    return Fork(pid, reading)
+
+
+def outcome(fork: Fork) -> dict[str, Any]:
+    """Waits for a test: whether it could be set up, how it ended, what it used."""
     # The pipe closes before the program starts, so that no program can pretend that the sandbox failed.
-    failure = os.read(reading, 1000).decode("utf-8", "replace")
-    os.close(reading)
-    _, status, used = os.wait4(pid, 0)
-    report = {"status": status, "cpu": used.ru_utime + used.ru_stime, "peak_kib": used.ru_maxrss, "failure": failure}
-    connection.sendall(json.dumps(report).encode() + b"\n")
+    said = b""
+    while part := os.read(fork.reports, 4096):
+        said += part
+    os.close(fork.reports)
+    _, status, used = os.wait4(fork.pid, 0)
+    cpu = used.ru_utime + used.ru_stime
+    return {"status": status, "cpu": cpu, "peak_kib": used.ru_maxrss, "failure": said.decode("utf-8", "replace")}
 
 
-def become_test(
-    order: dict[str, Any], fds: list[int], connection: socket.socket, filter_: seccomp.Filter | None, reports: int
-) -> NoReturn:
-    """Turns the fork into a locked-down process and runs the job; never returns."""
+def become_test(connection: socket.socket, filter_: seccomp.Filter | None, reports: int) -> NoReturn:
+    """Waits for an order, then turns this fork into a locked-down process and runs the job; never returns."""
     try:
         os.setsid()
-        connection.close()
         reports = fcntl.fcntl(reports, fcntl.F_DUPFD_CLOEXEC, _HIGHEST_FD)
+        data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
+        if not data:
+            os._exit(1)
+        os.write(reports, _TAKEN)
+        connection.close()
+        order = json.loads(data)
         stdin, stdout, stderr, job_fd, channel = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in fds]
         for target, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, target, inheritable=True)
