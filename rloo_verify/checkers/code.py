@@ -7,7 +7,7 @@ programs never share a process with this one.
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ def check(
     cpu_seconds: float = 4.0,
     memory_mib: int = 512,
     max_tests: int | None = None,
+    also: Sequence[str] = (),
     sandbox: str = "python",
     output_checker: OutputChecker | None = None,
 ) -> Verdict:
@@ -55,6 +56,7 @@ def check(
         cpu_seconds: CPU time of each test.
         memory_mib: Memory of each test, in MiB.
         max_tests: Use only the first so many tests.
+        also: Further columns with tests (public ones beside private ones).
         sandbox: Name of the sandbox folder.
         output_checker: For a task's own check.py: judges output instead of `compare`.
 
@@ -74,6 +76,7 @@ def check(
         compare=compare,
         preamble=STANDARD_IMPORTS if imports else "",
         max_tests=max_tests,
+        also=[pick(row, path) for path in also],
     )
     if output_checker is not None:
         suite = replace(suite, output_checker=output_checker)
@@ -87,7 +90,10 @@ def check(
 def _column(row: Mapping[str, Any], path: str) -> str:
     if not path:
         return ""
-    value = pick(row, path)
+    try:
+        value = pick(row, path)
+    except (KeyError, ValueError):  # a column that only some rows have
+        return ""
     return "" if value is None else str(value)
 
 

@@ -11,12 +11,12 @@
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.grading.asserts import calls_of, without_function
-from rloo_verify.grading.private_tests import decode_private
+from rloo_verify.grading.private_tests import PrivateTestsError, decode_private
 from rloo_verify.grading.suite import CallTest, Expectation, OutputTest, Suite, TestFile
 
 _FUNCTION_KEYS = ("fn_name", "entry_point", "func_name")
@@ -31,6 +31,7 @@ def suite_of(
     compare: str = "",
     preamble: str = "",
     max_tests: int | None = None,
+    also: Sequence[Any] = (),
 ) -> Suite:
     """Reads tests.
 
@@ -43,13 +44,17 @@ def suite_of(
         compare: Name of a comparison; by default `python` for asserts, `json` for calls, `tokens` for output.
         preamble: Imports that the prompt promises.
         max_tests: Use only the first so many cases.
+        also: Further columns with tests in the same form (public tests beside private ones).
 
     Raises:
         UnusableReferenceError: They are in none of these forms, or there are none.
     """
+    entry = entry.removeprefix("Solution().")
     helpers = without_function(prompt, entry) if prompt and entry else ""
     shared: dict[str, Any] = {"entry": entry, "prompt": prompt, "helpers": helpers, "preamble": f"{preamble}{helpers}"}
     tests = _decoded(tests)
+    for more in filter(None, map(_decoded, also)):
+        tests = _joined(tests, more)
     if isinstance(tests, Mapping):
         return _from_columns(tests, shared, compare, max_tests)
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
@@ -61,6 +66,15 @@ def suite_of(
     raise UnusableReferenceError("there are no tests")
 
 
+def _joined(tests: Any, more: Any) -> Any:
+    """The tests of two columns together."""
+    if isinstance(tests, list) and isinstance(more, list):
+        return more + tests
+    if isinstance(tests, Mapping) and isinstance(more, Mapping):
+        return {key: [*more.get(key, []), *value] if isinstance(value, list) else value for key, value in tests.items()}
+    raise UnusableReferenceError("the columns with tests have different forms")
+
+
 def _decoded(tests: Any) -> Any:
     """JSON inside text, or compressed private tests inside text, is decoded."""
     if not isinstance(tests, str):
@@ -68,7 +82,10 @@ def _decoded(tests: Any) -> Any:
     try:
         return _decoded(json.loads(tests))
     except ValueError:
-        private = decode_private(tests)
+        try:
+            private = decode_private(tests)
+        except PrivateTestsError as error:
+            raise UnusableReferenceError(str(error)) from None
         return tests if private is None else _decoded(private)
     except RecursionError:
         raise UnusableReferenceError("the tests are JSON that is nested too deeply") from None
@@ -102,7 +119,9 @@ def _from_cases(cases: list[Any], shared: dict[str, Any], compare: str, max_test
             wanted = wanted.get("stdout", wanted)
         name = next((str(case[key]) for key in _FUNCTION_KEYS if case.get(key)), "")
         if name or case.get("testtype") == "functional":
-            calls.append(CallTest(tuple(_lines_of_json(given)), Expectation("equals", _json(wanted)), {}, name))
+            args = _lines_of_json(given)
+            expected = _json(wanted) if isinstance(wanted, str) else _expected(wanted)
+            calls.append(CallTest(tuple(args), Expectation("equals", expected), {}, name))
         else:
             runs.append(OutputTest(_text(given), _text(wanted)))
     if runs and calls:
