@@ -1,4 +1,4 @@
-"""Puts tasks/, sandboxes/ and configs/ inside the package of a wheel; an editable install finds them in the checkout."""
+"""Puts tasks, sandboxes and configs inside the package of a wheel; an editable install finds them in the checkout."""
 
 from typing import Any
 

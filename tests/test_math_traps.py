@@ -96,6 +96,11 @@ def test_lenient_takes_no_answer_from_a_denial_or_from_alternatives(completion: 
     assert lenient(completion, "42").outcome is Outcome.FAIL
 
 
+def test_lenient_takes_no_letter_from_a_denial_or_from_alternatives() -> None:
+    for completion in ("The answer is not C.", "Both A and C", "A or C", "None of A, B, C", "All except C"):
+        assert lenient(completion, "C").outcome is Outcome.FAIL
+
+
 def test_an_unknown_mode_is_refused_by_name() -> None:
     with pytest.raises(TaskError, match="mode = 'loose' is no mode of the math checker; use strict or lenient"):
         check("7", "7", {}, mode="loose")

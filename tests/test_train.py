@@ -40,7 +40,8 @@ METRICS = {
     "step", "reward", "groups", "completions", "groups_mixed", "groups_all_pass", "groups_all_fail", "groups_unjudged",
     "frac_mixed", "frac_all_pass", "frac_all_fail", "frac_unjudged", "errors", "error_share", "reasons", "length_mean",
     "length_max", "truncated_share", "logprob_gap_mean", "logprob_gap_max", "updated", "loss", "grad_norm", "lr", "kl",
-    "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_skipped", "tokens_computed", "tokens_saved", "tokens_per_second", "seconds",
+    "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_skipped", "tokens_computed", "tokens_saved",
+    "tokens_per_second", "seconds",
 }  # fmt: skip
 
 

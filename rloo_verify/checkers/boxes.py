@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 _LONGEST_JOINT = 60
 _GLM_START, _GLM_END = "<|begin_of_box|>", "<|end_of_box|>"
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
 _UNBRACED = re.compile(r"[-+]?\d+(?:\.\d+)?|\\[a-zA-Z]+|[A-Z](?![a-zA-Z])")
 _JOINT = re.compile(
     r"(?:[\s$(){}\\\[\]]*[,;]|[^.\n]*\b(?:and|or)\b)?"  # 1, 2; 1 apples and 2 pears

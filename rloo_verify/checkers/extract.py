@@ -83,7 +83,7 @@ def without_reasoning(completion: str) -> str | None:
 
 def _boxed(text: str) -> str | None:
     """The last box; or a final answer that is announced behind it, which has the last word."""
-    box = find_last_box(text)
+    box = find_last_box(text) if "box" in text else None
     if box is None or not box.content or not re.search(r"final\s", text[box.end :], re.IGNORECASE):
         return None if box is None else box.content
     later = last_announced(text[box.end :])

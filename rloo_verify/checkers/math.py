@@ -129,9 +129,11 @@ def judge(reference: Reference, text: str) -> bool | None:
         levels.note(Level.LETTER)
         return True
     number = read_number(text)
-    if number is not None and reference.number is not None and number.value == reference.number.value:
-        levels.note(Level.NUMBER)
-        return True
+    if number is not None and reference.number is not None:
+        same = number.value == reference.number.value
+        if same or (number.finite and reference.number.finite):  # a decimal is never rounded to another
+            levels.note(Level.NUMBER)
+            return same
     if reference.number is not None and reference.number.decimals and _decimal_comma(text, reference.number):
         levels.note(Level.NUMBER)
         return True

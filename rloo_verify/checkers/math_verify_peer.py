@@ -1,5 +1,7 @@
 """Math-Verify as a peer to measure against: the call that its README shows, first the reference, then the response.
 
+A bare reference is put between dollar signs: it is often unreadable for Math-Verify otherwise.
+
 Imports nothing of this project, so that `benchmarks/math_checker.py` can run it in another environment:
 
     python -P math_verify_peer.py < pairs.jsonl     one [gold, response] a line -> one [right, seconds] a line
@@ -7,6 +9,7 @@ Imports nothing of this project, so that `benchmarks/math_checker.py` can run it
 
 import json
 import logging
+import re
 import sys
 import time
 
@@ -25,7 +28,8 @@ def judge(gold: str, response: str) -> bool:
     """Whether Math-Verify rewards a response, with its defaults."""
     from math_verify import parse, verify
 
-    return bool(verify(parse(gold), parse(response)))
+    bare = re.search(r"\$|\\\(|\\\[|boxed", gold) is None
+    return bool(verify(parse(f"${gold}$" if bare else gold), parse(response)))
 
 
 def main() -> None:

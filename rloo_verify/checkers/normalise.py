@@ -52,6 +52,8 @@ _DECIMAL_COMMA = re.compile(r"[-+]?0,\d{3,}")  # nothing else has a zero before 
 _DOTS = re.compile(r"(\.\d{0,40}?)(\d)\2{2,40}\s?(?:\.\.\.|\\[cl]?dots(?![a-zA-Z]))")  # 0.333...
 _PLAIN = re.compile(r"\s*[-+]?\d+(?:\.\d+)?\s*")
 _ROW_END = re.compile(r"\\\\\s*\[[-\d.a-z ]{1,12}\]|\\cr(?![a-zA-Z])")
+_COLOUR = re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}")
+_TWO_INDICES = re.compile(r"_\{\s*(\w)\s*,\s*(\w)\s*\}")
 _OVER = re.compile(r"\{\s*([^{}]+?)\s*\\over\s*([^{}]+?)\s*\}")
 _GROUPED = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}\s*|,\\!\s*|\\!,\s*|\\,)(?=\d{3}(?!\d))")
 _FRENCH = re.compile(r"(?<![\w)}\]])([\[\]])([^\[\](){}]{1,60}[,;][^\[\](){}]{1,60})([\[\]])(?![\w(\[])")
@@ -59,7 +61,7 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "*
 _WRAPPED = ("$", "\\", "*", "`")
 _MAX_WRAPPINGS = 8
 _FONT = re.compile(
-    r"\s*\\(?:boxed|fbox|textnormal|mathbf|boldsymbol|bm|mathit|mathsf|textbf|emph|text|mathrm|textit|textrm|mbox|ensuremath)\s*\{"
+    r"\s*\\(?:boxed|fbox|textnormal|mathbf|boldsymbol|bm|mathit|mathsf|textbf|emph|underline|text|mathrm|textit|textrm|mbox|ensuremath)\s*\{"
 )
 
 
@@ -94,7 +96,8 @@ def _without_commands(text: str) -> str:
         text = _ROW_END.sub(r"\\\\ ", text)
     text = _GROUPED.sub("", text)
     text = _SIZES.sub("", text)
-    text = _LAYOUT.sub(" ", text)
+    text = _LAYOUT.sub(" ", _COLOUR.sub("", text))
+    text = _TWO_INDICES.sub(r"_{\1\2}", text)
     text = _OVER.sub(r"\\frac{\1}{\2}", text.replace(r"\!", ""))
     text = _FRACTIONS.sub(r"\\frac", text)
     for pattern, spelling in _SPELLINGS:

@@ -42,6 +42,11 @@ class Number:
     decimals: int | None = None
 
     @property
+    def finite(self) -> bool:
+        """Whether it was written as a whole number or a decimal, not as a fraction or a percentage."""
+        return not self.percent and (self.decimals is not None or self.value.denominator == 1)
+
+    @property
     def tree(self) -> Node:
         """The number as the parser would have read it."""
         if not self.percent:
@@ -82,11 +87,13 @@ def digits_to_int(digits: str) -> int:
 def _decimal(match: re.Match[str]) -> Number:
     whole = match["whole"].replace(",", "").replace(" ", "")
     decimals = match["decimals"]
-    value = Fraction(digits_to_int((whole + (decimals or "")) or "0"), 10 ** len(decimals or ""))
+    number = digits_to_int((whole + (decimals or "")) or "0")
+    value = Fraction(number, 10 ** len(decimals)) if decimals else Fraction(number)
     exponent = int(match["e"] or match["p"] or match["q"] or 0)
-    if abs(exponent) > MAX_DIGITS:
-        raise TooComplexError(f"a power of ten of {exponent}; the limit is {MAX_DIGITS}")
-    value *= Fraction(10) ** exponent
+    if exponent:
+        if abs(exponent) > MAX_DIGITS:
+            raise TooComplexError(f"a power of ten of {exponent}; the limit is {MAX_DIGITS}")
+        value *= Fraction(10) ** exponent
     if match["percent"]:
         value /= 100
     places = None if decimals is None or exponent else len(decimals)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rloo_verify.checkers.prose import is_sentence
 
 _NOUNS = "|".join([
-    r"answer", r"correct\s+(?:choice|option)",
-    r"r[ée]ponse(?:\s+finale)?", r"respuesta(?:\s+final)?", r"antwort", r"lösung", r"risposta", r"resposta", r"ответ",
+    r"answer", r"correct\s+(?:choice|option)", r"r[ée]ponse(?:\s+finale)?", r"respuesta(?:\s+final)?", r"antwort",
+    r"lösung", r"risposta(?:\s+finale)?", r"resposta(?:\s+final)?", r"ответ",
     "最终答案", "最后答案", "正确答案", "答案", "答え", "答", "故选", "应选", "정답", "الجواب", "الإجابة", "उत्तर",
 ])  # fmt: skip
 _VERBS = "|".join([

@@ -23,19 +23,21 @@ _ONLY_IN_SENTENCES = frozenset([
     "is", "are", "was", "were", "be", "been", "am", "has", "have", "had", "does", "did", "do", "so", "thus",
     "hence", "therefore", "then", "the", "this", "that", "these", "those", "it", "we", "he", "she", "they", "there",
     "answer", "about", "just", "get", "gets", "got", "costs", "equals", "because", "since", "how", "what", "which",
-    "who", "que", "choose", "chose", "pick", "est", "donc", "il", "elle", "a", "ist", "es",
+    "who", "que", "choose", "would", "with", "chose", "pick", "est", "donc", "il", "elle", "a", "ist", "es",
 ])  # fmt: skip
-_CHINESE_VERB = re.compile("[是为有]")
+_CHINESE_VERB = re.compile("[是为有]|所以|因此|故")
 _CHOICE_FIRST = re.compile(r"\(?[A-J]\)?\s*[.:)。：]")
 _ALTERNATIVES = re.compile(
     r"(?:\b(?:not|or|either|neither|nor|between|never|except|unless|cannot|isn't|aren't|wasn't|doesn't|can't)\b"
     r"|n't\b|\\neq?\b|≠|不是|或者?)",
     re.IGNORECASE,
 )
+_PAUSE = re.compile(r"[,，;；。.]\s")
 _ASIDE = re.compile(
     r"[,，;；。.]\s|\b(?:because|since|as|not|and not)\b|\b(?:non|pas|nicht|mais|but)\b|因为|不是|而不是", re.IGNORECASE
 )
 _LETTER = re.compile(r"(?<![\w'’$\\])[(\[]?([A-J])[)\]]?(?![\w'’=^*/+-]|\s*[=+*/^<>])")
+_LABEL = re.compile(r"[^\W\d_]{3,20}(?: [^\W\d_]{2,20}){0,2}\s?[:：]\s+(?=\S)")  # Result: 42
 _LONGEST_BARE = 400
 _MOST_WORDS = 4
 _NEAR = 24
@@ -48,6 +50,7 @@ def bare(text: str) -> str | None:
     text = text.strip()
     if not text or len(text) > _LONGEST_BARE or "\n" in text.strip("$ \n"):
         return None
+    text = text[label.end() :] if (label := _LABEL.match(text)) else text
     return text if _CHOICE_FIRST.match(text) or not is_sentence(text) else None
 
 
@@ -100,11 +103,12 @@ def last_math(text: str) -> str | None:
 
 def only_letter(clause: str) -> str | None:
     """The one letter from A to J that the first part of a clause chooses: "for sure D, it can't be A" is D."""
-    part = _ASIDE.split(clause, maxsplit=1)[0]
-    if _ALTERNATIVES.search(part):
-        return None
-    letters = {match.group(1) for match in _LETTER.finditer(part) if not _is_article(part, match)}
-    return letters.pop() if len(letters) == 1 else None
+    for sentence_part in _PAUSE.split(clause):
+        part = _ASIDE.split(sentence_part, maxsplit=1)[0]
+        letters = {match.group(1) for match in _LETTER.finditer(part) if not _is_article(part, match)}
+        if letters:
+            return letters.pop() if len(letters) == 1 and not _ALTERNATIVES.search(part) else None
+    return None
 
 
 def _is_article(text: str, match: re.Match[str]) -> bool:
