@@ -18,8 +18,7 @@ CASES = [(name, case) for name, folder in FOLDERS.items() for case in load_cases
 RUNS_PROGRAMS = {
     name
     for name, folder in FOLDERS.items()
-    if (folder / "check.py").is_file()
-    and "code" in (folder / "check.py").read_text()
+    if ((folder / "check.py").is_file() and "code" in (folder / "check.py").read_text())
     or find_task(folder).spec.check.checker == "code"
 }
 
