@@ -19,7 +19,12 @@ IN_ALL = int(os.environ.get("RLOO_VERIFY_FUZZ", "1000"))
 SECONDS = 1.0
 pytestmark = pytest.mark.timeout(7200 if IN_ALL > 1000 else 300)
 
-some = settings(max_examples=max(1, IN_ALL // 4), deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(
+    max_examples=max(1, IN_ALL // 4),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=IN_ALL <= 1000,  # the short run is the same every time; new cases are the long run's job
+)
 
 
 def judge(reference: str, answer: str) -> Verdict:
@@ -52,7 +57,8 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 @given(expressions(), st.integers(1, 9))
 def test_an_expression_equals_its_rewritings_and_not_its_mutations(text: str, number: int) -> None:
     first = judge(text, f"{number} + {text} - {number}")
-    assume(first.reason != "too_complex")  # e^{-10^6} is beyond the limits, and so are its rewritings
+    # e^{-10^6} is beyond the limits, as an answer and as a reference, and so are its rewritings.
+    assume(first.reason != "too_complex" and not (first.outcome is Outcome.ERROR and "too large" in first.detail))
     assert first.outcome is Outcome.PASS
     assert judge(text, rf"\frac{{{number}({text})}}{{{number}}}").outcome is Outcome.PASS
     assert judge(text, rf"\left( {text} \right) \cdot 1").outcome is Outcome.PASS

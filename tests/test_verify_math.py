@@ -20,6 +20,7 @@ def problem(reference: str) -> Problem:
 @pytest.mark.slow
 def test_ten_thousand_checks_lose_nothing_and_leak_nothing() -> None:
     me = psutil.Process()
+    before = set(me.children())  # other tests of this session may keep a server of theirs
     with Verifier({"math": find_task("math").folder}, workers=2, timeout_seconds=5.0) as verifier:
         verifier.submit(problem("1"), r"\boxed{1}").result()
         files = me.num_fds()
@@ -27,12 +28,12 @@ def test_ten_thousand_checks_lose_nothing_and_leak_nothing() -> None:
         futures = [verifier.submit(problem("1"), rf"\boxed{{{answer}}}") for answer in answers]
         verdicts = [future.result(timeout=120) for future in futures]
         workers = [psutil.Process(pid) for pid in verifier.worker_pids]
-        assert len(me.children()) <= 2  # one may just be replaced
+        assert len(set(me.children()) - before) <= 2  # one may just be replaced
         assert all(worker.memory_info().rss < 400 * 2**20 for worker in workers)
         assert me.num_fds() <= files + 2
     right = [Outcome.PASS if answer == "1" else Outcome.FAIL for answer in answers]
     assert [verdict.outcome for verdict in verdicts] == right
-    assert me.children() == []
+    assert set(me.children()) <= before
 
 
 def test_an_event_loop_may_wait_for_verdicts() -> None:
