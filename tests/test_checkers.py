@@ -30,7 +30,7 @@ def test_a_function_of_the_tasks_own_folder_loads_by_path_and_two_folders_do_not
 @pytest.mark.parametrize(
     ("name", "source", "said"),
     [
-        ("maths", None, "no checker is called 'maths'; use one of math, exact, choice, or FILE.py:FUNCTION"),
+        ("maths", None, "no checker is called 'maths'; use one of math, exact, choice, code, or FILE.py:FUNCTION"),
         ("check.py:", None, "no checker is called 'check.py:'"),
         ("check.py:check", None, "check.py: this file, named by the task's checker, does not exist"),
         ("check.py:check", "def chek(): ...", "it defines no function 'check'; it defines chek"),
