@@ -17,8 +17,10 @@ smollm2: $(VENV)/.base
 	$(BIN)/python scripts/smollm2.py
 	$(BIN)/rloo-verify train smollm2_cpu
 
+# as root on Debian this installs and starts Docker where none answers; without root the Docker tests skip
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	scripts/start_docker.sh
+	RLOO_VERIFY_CACHE=.cache/images $(BIN)/python -m pytest
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -29,6 +31,7 @@ check: lint
 	$(BIN)/python -m pytest -m "not vllm and not slow"
 
 bench: $(VENV)/.test
+	scripts/start_docker.sh
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 # torch first: the pin decides between the CPU and the CUDA build, and what follows keeps what is there

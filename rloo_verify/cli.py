@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from rloo_verify import check_cli, tasks_cli
+from rloo_verify import check_cli, sandbox_cli, tasks_cli
+from rloo_verify.check_code import check_code
 from rloo_verify.errors import ConfigError, RlooVerifyError
 
 INTERRUPTED = 130
@@ -31,6 +32,8 @@ app = typer.Typer(
 )
 app.add_typer(tasks_cli.app, name="tasks")
 app.add_typer(check_cli.app, name="check")
+check_cli.app.command("code")(check_code)
+app.add_typer(sandbox_cli.app, name="sandbox")
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 

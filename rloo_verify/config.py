@@ -158,7 +158,10 @@ class SandboxConfig(_Table):
 
     backend: Literal["auto", "docker", "bwrap"] = Field("auto", description="auto: docker where an engine answers.")
     runtime: str = Field("runc", description="The OCI runtime, for instance runsc.")
-    containers: PositiveInt = Field(2, description="Warm containers.")
+    containers: PositiveInt = Field(2, description="Warm containers of each verifier worker: one in use, others spare.")
+    unsafe: bool = Field(
+        False, description="Run programs without protection where no sandbox works; marked in every verdict."
+    )
 
 
 class EvalConfig(_Table):

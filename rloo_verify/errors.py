@@ -46,3 +46,7 @@ class RunError(RlooVerifyError):
 
 class StorageError(RlooVerifyError):
     """The disk is full or a file of the run cannot be written."""
+
+
+class SandboxError(RlooVerifyError):
+    """No sandbox can be started, or an image is missing and cannot be made."""

@@ -21,6 +21,7 @@ from rloo_verify.policy.vllm import VllmPolicy
 from rloo_verify.policy.vllm_start import available as vllm_unavailable
 from rloo_verify.prompts import render
 from rloo_verify.rollout import Render, Sampler
+from rloo_verify.sandbox.runner import require_sandbox
 from rloo_verify.seeds import derive_seed
 from rloo_verify.sync import PROBE_LENGTH, sync_weights
 from rloo_verify.tasks import Task, find_task
@@ -182,7 +183,12 @@ class Parts:
         """Policy and verifier workers, ready to draw."""
         settings = self.config.verify
         folders = {task.name: task.folder for task, _ in self.tasks}
-        verifier = Verifier(folders, workers=settings.workers, timeout_seconds=settings.timeout_seconds)
+        verifier = Verifier(
+            folders,
+            workers=settings.workers,
+            timeout_seconds=settings.timeout_seconds,
+            sandbox=self.config.sandbox.model_dump(),
+        )
         return Sampler(self.policy, verifier, self.render)
 
     @property
@@ -216,6 +222,8 @@ class Parts:
         check_installed(self.config.track.use)
         for task, _ in self.tasks:
             task.load_checker()
+        if any(task.spec.check.checker == "code" for task, _ in self.tasks):
+            require_sandbox(self.config.sandbox.model_dump())
         check_context(self.config.model.path, self.max_length)
         first = self.render(self.stream.for_step(1)[0])
         for problem in self.held_out:

@@ -102,7 +102,7 @@ class Check(_Table):
     """`[check]`: what judges.
 
     Attributes:
-        checker: `math`, `exact`, `choice`, or `check.py:check` for a function in the task's folder.
+        checker: `math`, `exact`, `choice`, `code`, or `check.py:check` for a function in the task's folder.
         options: Keyword arguments of the checker.
         timeout_seconds: Longest time that one check may take.
         reference_form: Template of a right completion over the columns and `{answer}`; `tasks check` verifies with it.

@@ -52,19 +52,27 @@ class Verifier:
         workers: Worker processes, at least 1; with 2 or more, an answer that hangs does not delay the next one.
         timeout_seconds: CPU time limit of a check, where the task's `[check]` table sets none.
         memory_mib: Address space of a worker process, in MiB.
+        sandbox: Where the programs of code tasks run, as fields of `sandbox.settings.SandboxSettings`.
 
     Raises:
         ValueError: A number is not positive.
     """
 
     def __init__(
-        self, folders: Mapping[str, Path], *, workers: int, timeout_seconds: float, memory_mib: int = 2048
+        self,
+        folders: Mapping[str, Path],
+        *,
+        workers: int,
+        timeout_seconds: float,
+        memory_mib: int = 2048,
+        sandbox: Mapping[str, Any] | None = None,
     ) -> None:
         if workers < 1 or timeout_seconds <= 0 or memory_mib < 1:
             raise ValueError("workers, timeout_seconds and memory_mib must be positive")
         self._folders = dict(folders)
         self._timeout_seconds = timeout_seconds
         self._memory_mib = memory_mib
+        self._sandbox = dict(sandbox or {})
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -158,7 +166,7 @@ class Verifier:
         """Start a worker process, again where it fails; None where the verifier is closed or has broken down."""
         while not self._closed.is_set() and self._broken is None:
             try:
-                worker = WorkerProcess(self._folders, self._memory_mib, self._closed.is_set)
+                worker = WorkerProcess(self._folders, self._memory_mib, self._closed.is_set, self._sandbox)
             except ClosedError:
                 return None
             except (WorkerDiedError, OSError) as error:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 from rloo_verify.errors import TaskError
 from rloo_verify.types import Verdict
 
-BUILT_IN = ("math", "exact", "choice")
+BUILT_IN = ("math", "exact", "choice", "code")
 
 
 class UnusableReferenceError(Exception):
@@ -28,9 +28,10 @@ class UnusableReferenceError(Exception):
 class Checker(Protocol):
     """What judges one completion. Plain functions qualify.
 
-    Two attributes are optional. `prepare(answer, **options)` reads the reference alone: a verifier worker calls it
+    Three attributes are optional. `prepare(answer, **options)` reads the reference alone: a verifier worker calls it
     first, so that time lost on an absurd reference (ERROR) is told apart from time lost on an absurd answer (FAIL).
     `warm_up()` is called once in every worker before its first request, so that imports are billed to no time limit.
+    `timeout_seconds` is its CPU time limit where the task states none.
     """
 
     def __call__(self, completion: str, answer: Any, row: Mapping[str, Any], **options: Any) -> Verdict | bool:
@@ -52,7 +53,7 @@ def load(name: str, folder: Path) -> Checker:
     """Load a checker by its name in `task.toml`.
 
     Args:
-        name: A built-in (`math`, `exact`, `choice`) or `FILE:FUNCTION`, for instance `check.py:check`.
+        name: A built-in (`math`, `exact`, `choice`, `code`) or `FILE:FUNCTION`, for instance `check.py:check`.
         folder: The task's folder, which FILE is relative to.
 
     Returns:

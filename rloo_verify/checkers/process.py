@@ -56,13 +56,20 @@ class WorkerProcess:
         folders: Task name to task folder; the worker loads all of them before it is ready.
         memory_mib: Address space of the worker.
         is_closed: Asked several times a second while waiting.
+        sandbox: Fields of `sandbox.settings.SandboxSettings`, for tasks that run programs.
 
     Raises:
         WorkerDiedError: The process could not be started or did not get ready.
         ClosedError: `is_closed` said so first.
     """
 
-    def __init__(self, folders: Mapping[str, Path], memory_mib: int, is_closed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        memory_mib: int,
+        is_closed: Callable[[], bool],
+        sandbox: Mapping[str, Any] | None = None,
+    ) -> None:
         self._is_closed = is_closed
         self._checks = 0
         ours, theirs = socket.socketpair()
@@ -82,7 +89,8 @@ class WorkerProcess:
         finally:
             theirs.close()
         try:
-            self._send({"folders": {name: str(folder) for name, folder in folders.items()}, "memory_mib": memory_mib})
+            places = {name: str(folder) for name, folder in folders.items()}
+            self._send({"folders": places, "memory_mib": memory_mib, "sandbox": dict(sandbox or {})})
             ready = self._receive(time.monotonic() + START_SECONDS, ())
         except BaseException:
             self.kill()

@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from rloo_verify.checkers import Checker, UnusableReferenceError, load
+from rloo_verify.sandbox.settings import SandboxSettings, use_settings
 from rloo_verify.types import Outcome, Verdict
 
 _LONGEST_TEXT = 1_000
@@ -41,7 +42,8 @@ class LoadedTask:
         # Not task.load_checker(): it binds the options, which hides the attributes of the function.
         self.checker: Checker = load(task.spec.check.checker, task.folder)
         self.options: Mapping[str, Any] = task.spec.check.options
-        self.timeout_seconds: float | None = task.spec.check.timeout_seconds
+        own: float | None = getattr(self.checker, "timeout_seconds", None)
+        self.timeout_seconds = task.spec.check.timeout_seconds or own
         warm_up = getattr(self.checker, "warm_up", None)
         if warm_up is not None:
             warm_up()
@@ -55,6 +57,7 @@ def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     try:
         setup = json.loads(connection.recv_bytes())
+        use_settings(SandboxSettings(**setup["sandbox"]))
         tasks, failures = _load_all(setup["folders"])
         _limit_memory(setup["memory_mib"])
         timeouts = {name: task.timeout_seconds for name, task in tasks.items()}

@@ -1,0 +1,162 @@
+"""What the controller reads of /proc, the files that it makes, and the environment that programs see."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+_KILL_SECONDS = 10.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CLOCK = os.sysconf("SC_CLK_TCK")
+
+
+class Processes:
+    """The processes of one run.
+
+    Args:
+        zygote: The zygote's process id.
+        uid: The run's own user, or 0.
+        isolated: Whether this process is the first of a namespace of its own.
+    """
+
+    def __init__(self, zygote: int, uid: int, isolated: bool) -> None:
+        self.zygote = zygote
+        self.uid = uid
+        self.isolated = isolated
+        self.pid = 0
+        self.cpu = 0.0  # seconds, of the orphans that were reaped here
+
+    def pids(self) -> list[int]:
+        """The living processes of this run: all but us and the zygote's, or one session."""
+        keep = (os.getpid(), self.zygote)
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in keep]
+        if not self.isolated:
+            numbers = [number for number in numbers if self.pid and session_of(number) == self.pid]
+        if self.uid:  # root's are the zygote's next fork
+            numbers = [number for number in numbers if user_of(number) != 0]
+        return [number for number in numbers if alive(number)]
+
+    def usage(self, pids: list[int]) -> tuple[float, int]:
+        """CPU seconds of these processes and of what they waited for, and the bytes of memory that are theirs alone."""
+        cpu, resident = self.cpu, 0
+        for pid in pids:
+            try:
+                fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+                pages, shared = read_text(f"/proc/{pid}/statm").split()[1:3]
+            except (OSError, ValueError):
+                continue
+            cpu += sum(map(int, fields[11:15])) / _CLOCK
+            resident += (int(pages) - int(shared)) * _PAGE
+        return cpu, resident
+
+    def survivors(self) -> str | None:
+        """What still lives after everything was killed; None is as it should be."""
+        pids = self.pids()
+        return f"processes {pids} cannot be killed" if pids else None
+
+    def kill_everything(self) -> bool:
+        """Kills every process of this run; returns whether there was one."""
+        found = False
+        deadline = time.monotonic() + _KILL_SECONDS
+        while pids := self.pids():
+            found = True
+            if self.uid:
+                self.kill_user()
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self.reap_orphans()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.0005)
+        self.reap_orphans()
+        return found
+
+    def kill_user(self) -> None:
+        """Kills all processes of the run's user in one call, which no fork bomb outruns."""
+        helper = os.fork()
+        if helper == 0:
+            try:
+                os.setgroups([])
+                os.setresgid(self.uid, self.uid, self.uid)
+                os.setresuid(self.uid, self.uid, self.uid)
+                os.kill(-1, signal.SIGKILL)
+            finally:
+                os._exit(0)
+        os.waitpid(helper, 0)
+
+    def reap_orphans(self) -> None:
+        """Waits for orphans that have ended; their CPU time is the program's."""
+        while True:
+            try:
+                pid, _, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                sys.exit("the zygote is gone")
+            if pid == 0:
+                return
+            if pid == self.zygote:
+                sys.exit("the zygote died")
+            self.cpu += used.ru_utime + used.ru_stime
+
+
+def environment() -> dict[str, str]:
+    """What programs see: nothing of the host, one thread a numeric library, the same order of sets in every run."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    path = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
+    return {**one, "PATH": path, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "MALLOC_ARENA_MAX": "2",
+            "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+
+
+def readable_file(data: bytes) -> int:
+    """A regular file without a name that holds `data`: read-only, can be mapped, seeked and opened again."""
+    fd = os.memfd_create("input")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.fchmod(fd, 0o444)
+    read_only = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    os.close(fd)
+    return read_only
+
+
+def read_text(path: str) -> str:
+    """A small file of /proc."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+def session_of(pid: int) -> int:
+    """The session id of a process, 0 where it is gone."""
+    try:
+        return int(read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[3])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def user_of(pid: int) -> int:
+    """The user of a process, whatever it did to hide; 0 where it is gone."""
+    try:
+        return int(read_text(f"/proc/{pid}/status").partition("\nUid:")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
+def waited_for_core(pids: list[int]) -> float:
+    """The longest time, in seconds, that a thread of these processes was ready to run but had no core."""
+    longest = 0
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                longest = max(longest, int(read_text(f"/proc/{pid}/task/{thread}/schedstat").split()[1]))
+        except (OSError, ValueError, IndexError):
+            continue
+    return longest / 1e9

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Makes a Docker engine answer on a Debian machine, as root: installs what is missing and starts dockerd if none runs.
+#   scripts/start_docker.sh          log and pid file under .cache/docker
+#   scripts/start_docker.sh stop     ends the dockerd that this script started
+# Without root it changes nothing: the tests that need an engine then skip and say why.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+state=.cache/docker
+mkdir -p "$state"
+
+if [[ "${1:-}" == stop ]]; then
+    if [[ -f "$state/pid" ]] && [[ "$(cat "/proc/$(cat "$state/pid")/comm" 2>/dev/null)" == dockerd ]]; then
+        kill "$(cat "$state/pid")"
+    fi
+    rm -f "$state/pid"
+    exit 0
+fi
+
+if [[ "$(id -u)" != 0 ]]; then
+    docker info >/dev/null 2>&1 || echo "no Docker engine answers, and only root can start one: its tests will skip"
+    exit 0
+fi
+
+packages=()
+command -v dockerd >/dev/null || packages+=(docker.io)
+command -v iptables >/dev/null || packages+=(iptables)
+command -v debootstrap >/dev/null || packages+=(debootstrap)
+command -v bwrap >/dev/null || packages+=(bubblewrap)
+if ((${#packages[@]})) && command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${packages[@]}" >"$state/apt.log" 2>&1 ||
+        { tail -5 "$state/apt.log"; exit 1; }
+fi
+
+docker info >/dev/null 2>&1 && exit 0
+setsid nohup dockerd >"$state/log" 2>&1 </dev/null &
+echo $! >"$state/pid"
+for _ in $(seq 120); do
+    docker info >/dev/null 2>&1 && exit 0
+    kill -0 "$(cat "$state/pid")" 2>/dev/null || break
+    sleep 0.25
+done
+echo "dockerd did not start; the end of $state/log:"
+tail -5 "$state/log"
+exit 1

@@ -1,0 +1,101 @@
+"""One run in a sandbox: what a program sees, what limits it, and what is left of it."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from open_sandboxes import BACKENDS, open_sandbox
+
+from rloo_verify.sandbox.box import Job, RunResult
+from rloo_verify.sandbox.canary import PROBE, leftovers
+from rloo_verify.sandbox.runner import Sandbox
+from rloo_verify.sandbox.self_test import self_test
+from rloo_verify.sandbox.settings import Limits
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    yield from open_sandbox(request.param)
+
+
+def run(sandbox: Sandbox, source: str, stdin: bytes = b"", **limits: Any) -> RunResult:
+    return sandbox.run(Job({"mode": "script", "sources": [source]}, stdin=stdin, limits=Limits(**limits)))
+
+
+def test_a_program_reads_its_input_and_prints(sandbox: Sandbox) -> None:
+    result = run(sandbox, "print(int(input()) + 1)", b"41\n")
+    assert (result.stdout, result.exit, result.killed) == (b"42\n", 0, None)
+
+
+def test_every_protection_that_the_documentation_names_holds(sandbox: Sandbox) -> None:
+    assert list(self_test(sandbox)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "limits", "killed"),
+    [
+        ("while True: pass", {"cpu_seconds": 0.3}, "cpu"),
+        ("import os\nfor _ in range(4): os.fork()\nwhile True: pass", {"cpu_seconds": 0.3}, "cpu"),
+        ("import time; time.sleep(60)", {"wall_seconds": 0.3}, "wall"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", {"wall_seconds": 0.3}, "wall"),
+        ("a = []\nwhile True: a.append(bytearray(1 << 20))", {"memory_mib": 64}, "memory"),
+        ("while True: print('x' * 10000)", {"output_bytes": 100_000}, "output"),
+        ("import os\nwhile True: os.write(3, b'x' * 10000)", {"value_bytes": 100_000}, "output"),
+    ],
+)
+def test_a_limit_ends_the_program(sandbox: Sandbox, source: str, limits: dict[str, Any], killed: str) -> None:
+    assert run(sandbox, source, **limits).killed == killed
+
+
+def test_a_fork_bomb_that_ignores_signals_is_gone_afterwards(sandbox: Sandbox) -> None:
+    bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    assert run(sandbox, bomb, cpu_seconds=0.5, processes=32).killed == "cpu"
+    assert leftovers(sandbox.run(PROBE)) == ""
+
+
+def test_processes_and_files_do_not_outlive_a_run(sandbox: Sandbox) -> None:
+    source = """
+import os, time
+for folder in (".", "/tmp", "/dev/shm"):
+    os.makedirs(folder + "/a/b"); open(folder + "/a/b/c", "w"); os.chmod(folder + "/a/b", 0); os.mkfifo(folder + "/q")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: time.sleep(60)
+    os._exit(0)
+"""
+    assert run(sandbox, source).exit == 0
+    assert leftovers(sandbox.run(PROBE)) == ""
+
+
+def test_each_run_has_a_user_of_its_own_and_the_same_order_of_sets(sandbox: Sandbox) -> None:
+    results = [run(sandbox, "import os; print(os.getuid()); print({'a', 'b', 'c', 'd'})").stdout for _ in range(3)]
+    users, orders = zip(*(result.split(b"\n", 1) for result in results), strict=True)
+    assert len(set(users)) == 3
+    assert len(set(orders)) == 1
+
+
+def test_waiting_for_a_core_does_not_count_as_wall_time(sandbox: Sandbox) -> None:
+    busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint('done')"
+    job = Job({"mode": "script", "sources": [busy]}, limits=Limits(cpu_seconds=2.0, wall_seconds=1.0))
+    assert sandbox.run(job).stdout == b"done\n"
+
+
+def test_a_program_cannot_pretend_that_the_sandbox_failed(sandbox: Sandbox) -> None:
+    source = """
+import os
+for fd in range(3, 256):
+    try: os.write(fd, b"PermissionError: the sandbox could not be set up")
+    except OSError: pass
+os._exit(99)
+"""
+    result = run(sandbox, source)
+    assert (result.exit, result.killed) == (99, None)
+
+
+def test_a_run_costs_milliseconds(sandbox: Sandbox) -> None:
+    run(sandbox, "pass")
+    started = time.monotonic()
+    for _ in range(40):
+        run(sandbox, "pass")
+    assert time.monotonic() - started < 40 * 0.05
