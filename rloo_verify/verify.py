@@ -8,7 +8,7 @@ What a verdict says of a failure:
 |---|---|
 | the checker raised, or returned neither a Verdict nor a bool | ERROR `checker_error` |
 | the reference cannot be judged against | ERROR `unusable_reference` |
-| the worker process died | ERROR `checker_crashed` |
+| the worker process died, twice | ERROR `checker_crashed` |
 | CPU or memory limit reached | ERROR `checker_timeout`, `checker_memory` |
 | the same, after the checker's `prepare` had read the reference: the answer's fault | FAIL `too_slow`, `too_large` |
 | wall-clock limit reached | ERROR `checker_timeout` |
@@ -145,17 +145,27 @@ class Verifier:
                     return
                 if not job.future.set_running_or_notify_cancel():
                     continue
-                if not worker.alive:  # killed from outside while idle: no fault of this answer
-                    self._retire(index, worker)
-                    worker = self._start(index)
-                if worker is None:
-                    self._refuse(job)
-                elif not self._judge(worker, job):
-                    self._retire(index, worker)
-                    worker = None
+                worker = self._judge_somewhere(index, worker, job)
         finally:
             if worker is not None:
                 self._retire(index, worker)
+
+    def _judge_somewhere(self, index: int, worker: WorkerProcess, job: _Job) -> WorkerProcess | None:
+        """Fulfil a job's future, on a second worker where the first dies; return the worker to use next, if any."""
+        current: WorkerProcess | None = worker if worker.alive else None
+        if current is None:  # killed from outside while idle: no fault of this answer
+            self._retire(index, worker)
+        for last in (False, True):
+            if current is None and (current := self._start(index)) is None:
+                self._refuse(job)
+                return None
+            if self._judge(current, job, last=last):
+                return current
+            self._retire(index, current)
+            current = None
+            if job.future.done():
+                break
+        return None
 
     def _retire(self, index: int, worker: WorkerProcess) -> None:
         with self._lock:
@@ -207,8 +217,12 @@ class Verifier:
             VerifyError(self._broken or f"{job.problem.id}: the verifier was closed before this answer was judged")
         )
 
-    def _judge(self, worker: WorkerProcess, job: _Job) -> bool:
-        """Fulfil a job's future; return whether the worker may be used again."""
+    def _judge(self, worker: WorkerProcess, job: _Job, *, last: bool) -> bool:
+        """Fulfil a job's future; return whether the worker may be used again.
+
+        A death that no limit explains leaves the future open unless this is the `last` try: whether something outside
+        killed the worker or the checker crashed on this answer shows on a second worker.
+        """
         started = time.monotonic()
         problem = job.problem
         cpu_seconds = worker.timeouts.get(problem.task) or self._timeout_seconds
@@ -222,6 +236,8 @@ class Verifier:
             self._refuse(job)
             return False
         except WorkerDiedError as death:
+            if not (last or death.cpu_limit or death.wall_limit):
+                return False
             verdict, alive = _verdict_of_death(death, cpu_seconds), False
         except Exception as error:  # noqa: BLE001 - the one place: whatever else goes wrong is an ERROR verdict
             verdict = Verdict(Outcome.ERROR, "checker_error", f"{type(error).__name__}: {error}")
