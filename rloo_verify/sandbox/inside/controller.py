@@ -46,7 +46,7 @@ def main(settings: dict[str, Any], boot: tuple[list[str], bytes]) -> None:
         os.chmod(folder, 0o1777)  # whatever the image and the engine made of it
     if settings["isolated"] and not settings["uid_base"]:
         seccomp.Filter().set_dumpable(False)  # the tests are the same user: /proc must not open this process to them
-    zygote, hello = start_zygote(*boot)
+    zygote, hello = start_zygote(*boot, settings["tmp"])
     frames.write(1, hello)
     if "error" in hello:
         return
@@ -58,10 +58,12 @@ def main(settings: dict[str, Any], boot: tuple[list[str], bytes]) -> None:
         frames.write(1, Run(request, settings, zygote, runs).result())
 
 
-def start_zygote(command: list[str], source: bytes) -> tuple[socket.socket, dict[str, Any]]:
+def start_zygote(command: list[str], source: bytes, scratch: str) -> tuple[socket.socket, dict[str, Any]]:
     """Starts the zygote; returns the socket to it and its greeting."""
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=2, close_fds=True, env=environment())
+    process = subprocess.Popen(
+        command, stdin=theirs.fileno(), stdout=2, close_fds=True, env={**environment(), "TMPDIR": scratch}
+    )
     theirs.close()
     ours.sendall(source)
     reply = ours.recv(65536)
@@ -129,7 +131,7 @@ class Run:
         ours, theirs = socket.socketpair()
         names = ("cpu_seconds", "memory_mib", "file_mib", "open_files", "processes")
         order = {name: self.limits[name] for name in names}
-        order |= {"uid": self.uid, "work": self.work, "environment": {**environment(), "TMPDIR": self.settings["tmp"]}}
+        order |= {"uid": self.uid, "work": self.work}
         given = [stdin, out_write, err_write, job, theirs.fileno()]
         socket.send_fds(self.zygote, [json.dumps(order).encode()], given)
         for fd in given[:4]:

@@ -102,6 +102,7 @@ def become_test(connection: socket.socket, filter_: seccomp.Filter | None, repor
     try:
         os.setsid()
         reports = fcntl.fcntl(reports, fcntl.F_DUPFD_CLOEXEC, _HIGHEST_FD)
+        prepare(filter_)
         data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
         if not data:
             os._exit(1)
@@ -119,8 +120,7 @@ def become_test(connection: socket.socket, filter_: seccomp.Filter | None, repor
         work = order["work"]
         os.mkdir(work, 0o700)
         os.chdir(work)
-        os.environ.clear()
-        os.environ.update({**order["environment"], "HOME": work, "PWD": work})
+        os.environ["HOME"] = os.environ["PWD"] = work
         os.close(reports)
     except BaseException as error:
         os.write(reports, f"{type(error).__name__}: {error}".encode())
@@ -130,29 +130,32 @@ def become_test(connection: socket.socket, filter_: seccomp.Filter | None, repor
     program.run(job, CHANNEL)
 
 
-def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
-    """Limits, user and system calls, in this order; what root alone may do comes first."""
+def prepare(filter_: seccomp.Filter | None) -> None:
+    """What is the same for every test, done before an order comes."""
     if filter_ is not None:
         filter_.set_dumpable(True)  # else /proc/self belongs to root
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # under memory pressure the test goes, not what runs it
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+        resource.setrlimit(what, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    os.umask(0o077)
+
+
+def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
+    """Limits, user and system calls, in this order; what root alone may do comes first."""
     cpu = int(order["cpu_seconds"]) + 1
     memory = (order["memory_mib"] + _SLACK_MIB) * _MIB
     for what, soft, hard in (
         (resource.RLIMIT_CPU, cpu + 1, cpu + 2),
         (resource.RLIMIT_AS, memory, memory),
-        (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_FSIZE, order["file_mib"] * _MIB, order["file_mib"] * _MIB),
         (resource.RLIMIT_NOFILE, order["open_files"], order["open_files"]),
         (resource.RLIMIT_NPROC, order["processes"], order["processes"]),
-        (resource.RLIMIT_MSGQUEUE, 0, 0),
-        (resource.RLIMIT_MEMLOCK, 0, 0),
     ):
         resource.setrlimit(what, (soft, hard))
-    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.umask(0o077)
     if order["uid"]:
         os.setgroups([])
         os.setresgid(order["uid"], order["uid"], order["uid"])
