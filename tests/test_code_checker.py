@@ -58,7 +58,7 @@ def test_the_example_samples_of_humaneval_do_no_harm(verifier: Verifier) -> None
     assert [verdict.reward for verdict in verdicts] == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_worker_that_is_killed_costs_its_answer_alone(verifier: Verifier) -> None:
+def test_a_worker_that_is_killed_under_a_program_costs_no_answer(verifier: Verifier) -> None:
     row = {
         "task_id": "x",
         "prompt": "def f():\n    pass\n",
@@ -73,8 +73,7 @@ def test_a_worker_that_is_killed_costs_its_answer_alone(verifier: Verifier) -> N
     time.sleep(0.7)
     for pid in verifier.worker_pids[:1]:
         os.kill(pid, 9)
-    rewards = {future.result(60).reward for future in slow}
-    assert rewards == {None, 1.0}
+    assert [future.result(60).reward for future in slow] == [1.0, 1.0]  # the killed one's is judged on a second worker
     assert verifier.submit(problem, "```python\ndef f(): return 1\n```").result(60).reward == 1.0
 
 
