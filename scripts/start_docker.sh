@@ -34,6 +34,15 @@ if ((${#packages[@]})) && command -v apt-get >/dev/null; then
 fi
 
 docker info >/dev/null 2>&1 && exit 0
+# pid files of an engine that was killed: once another process has the number, a new engine would wait for it
+for pidfile in /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
+    if [[ -f "$pidfile" ]]; then
+        case "$(cat "/proc/$(cat "$pidfile")/comm" 2>/dev/null)" in
+            dockerd | containerd) ;;
+            *) rm -f "$pidfile" ;;
+        esac
+    fi
+done
 setsid nohup dockerd >"$state/log" 2>&1 </dev/null &
 echo $! >"$state/pid"
 for _ in $(seq 120); do
