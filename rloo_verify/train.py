@@ -137,7 +137,8 @@ class Trainer:
         self.run.write_evaluation(step, {**result, "seconds": seconds}, records)
         self.progress.evaluation(step, result)
         self.trackers.log(step, result, prefix="eval.")
-        self.publish()
+        if step < self.config.run.steps:  # the last one is followed by the end of the run
+            self.publish()
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from rloo_verify.errors import SandboxError
@@ -184,13 +183,3 @@ def _mounts() -> list[str]:
     arguments += ["--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
     arguments += ["--perms", "1777", "--size", str(_SCRATCH_BYTES), "--tmpfs", "/tmp"]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
-
-
-def wait_until_gone(pid: int, seconds: float) -> bool:
-    """Whether a process ends within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not os.path.exists(f"/proc/{pid}"):
-            return True
-        time.sleep(0.01)
-    return not os.path.exists(f"/proc/{pid}")
