@@ -78,7 +78,16 @@ def _problem(row: Mapping[str, Any], spec: TaskSpec, task: str, problem_id: str)
     else:
         plain = "\n\n".join(message["content"] for message in messages if message["role"] != "system")
     answer = gold.extract(pick(row, columns.answer), spec.data.gold) if columns.answer else None
-    return Problem(id=problem_id, task=task, messages=tuple(messages), plain=plain, answer=answer, row=values)
+    family = pick(row, columns.family) if columns.family else None
+    return Problem(
+        id=problem_id,
+        task=task,
+        messages=tuple(messages),
+        plain=plain,
+        answer=answer,
+        row=values,
+        family=None if family is None else str(family),
+    )
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:

@@ -114,7 +114,7 @@ def evaluation_line(result: Mapping[str, Any]) -> str:
     """One line for an evaluation: rates first, then the counts that they rest on."""
     rates = "  ".join(f"{k} {v:.3f}" if v is not None else f"{k} n/a" for k, v in result.items() if "@" in k)
     counts = f"{result['judged']} judged, {result['errors']} errors, {result['truncated']} truncated"
-    return f"{rates}  ({result['problems']} problems, {counts}, {result['mean_tokens']:.1f} tokens on average)"
+    return f"{rates}  ({result['problems']} problems, {counts}, {_number(result["mean_tokens"], ".1f")} tokens on average)"
 
 
 def plain_line(row: Mapping[str, Any], total: int, seconds_left: float | None) -> str:

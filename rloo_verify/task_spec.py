@@ -28,6 +28,7 @@ class Columns(_Table):
         messages: The prompt as chat messages; then they are sent as they are. Excludes `question`.
         answer: What the gold extractor reads. Without it the problem has no reference and the checker uses the row.
         id: What names the row in problem ids instead of its index.
+        family: What rows that are not independent of each other share; intervals resample families as a whole.
 
     Any other key gives a column, or a part of one, a name for templates and checkers: `nums = "metadata.numbers"`.
     """
@@ -39,6 +40,7 @@ class Columns(_Table):
     messages: str | None = None
     answer: str | None = None
     id: str | None = None
+    family: str | None = None
 
     @property
     def named(self) -> dict[str, str]:

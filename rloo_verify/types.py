@@ -54,7 +54,9 @@ class Problem:
         plain: The prompt as one string; what a model without a chat template receives.
         answer: The reference in the form that the task's checker takes. Never shown to the model.
         row: The columns of the row that the prompt templates and custom checkers may use.
-        prompt_token_ids_T: The prompt as the model sees it; empty until rendered (`tasks.render`).
+        prompt_token_ids_T: The prompt as the model sees it; empty until rendered (`prompts.render`).
+        family: What problems that are not independent of each other share, for instance the template that a question
+            was made from; None where the problem stands alone.
     """
 
     id: str
@@ -64,6 +66,7 @@ class Problem:
     answer: Any
     row: Mapping[str, Any] = field(default_factory=dict)
     prompt_token_ids_T: tuple[int, ...] = ()
+    family: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

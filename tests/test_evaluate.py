@@ -16,9 +16,9 @@ GROUPS = [
 def test_errors_leave_numerator_and_denominator() -> None:
     result = evaluate_groups(GROUPS, [1, 2])
     # judged and passed: a 4 and 2, b 3 and 0, c 1 and 1, d 0; pass@1 of a, b, c is 2/4, 0/3, 1/1
-    assert result.pass_at[1] == pytest.approx((1 / 2 + 0 + 1) / 3)
+    assert result.rates["pass@1"] == pytest.approx((1 / 2 + 0 + 1) / 3)
     # pass@2 needs two judged completions: a 1 - C(2,2)/C(4,2) = 5/6, b 0
-    assert result.pass_at[2] == pytest.approx((5 / 6 + 0) / 2)
+    assert result.rates["pass@2"] == pytest.approx((5 / 6 + 0) / 2)
     assert result.problems_at == {1: 3, 2: 2}
 
 
@@ -34,13 +34,14 @@ def test_every_completion_is_counted_once() -> None:
 
 def test_where_nothing_could_be_judged_there_is_no_rate() -> None:
     result = evaluate_groups([judged_group("a", "ee")], [1, 2])
-    assert result.pass_at == {1: None, 2: None}
+    assert result.rates == {"pass@1": None, "pass@2": None, "maj@2": None, "pass^2": None}
+    assert result.intervals == result.rates
     assert result.problems_at == {1: 0, 2: 0}
-    assert evaluate_groups([], [1]).pass_at == {1: None}
+    assert evaluate_groups([], [1]).rates == {"pass@1": None}
 
 
 def test_the_json_form_has_the_rates_as_keys() -> None:
     values = evaluate_groups(GROUPS, [1, 2]).as_json()
     assert list(values)[:2] == ["pass@1", "pass@2"]
     assert values["problems_at"] == {"1": 3, "2": 2}
-    assert "pass_at" not in values
+    assert "rates" not in values
