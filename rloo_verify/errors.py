@@ -50,3 +50,7 @@ class StorageError(RlooVerifyError):
 
 class SandboxError(RlooVerifyError):
     """No sandbox can be started, or an image is missing and cannot be made."""
+
+
+class FormatError(RlooVerifyError):
+    """A file of saved generations is in no known format, or does not fit the task or the file it is compared with."""
