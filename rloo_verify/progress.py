@@ -111,10 +111,20 @@ class Progress:
 
 
 def evaluation_line(result: Mapping[str, Any]) -> str:
-    """One line for an evaluation: rates first, then the counts that they rest on."""
-    rates = "  ".join(f"{k} {v:.3f}" if v is not None else f"{k} n/a" for k, v in result.items() if "@" in k)
+    """One line for an evaluation: rates and their 95% intervals first, then the counts that they rest on."""
+    rates = "  ".join(
+        f"{name} {rate_text(value, result['intervals'][name])}" for name, value in result.items() if "@" in name
+    )
     counts = f"{result['judged']} judged, {result['errors']} errors, {result['truncated']} truncated"
-    return f"{rates}  ({result['problems']} problems, {counts}, {_number(result["mean_tokens"], ".1f")} tokens on average)"
+    length = _number(result["mean_tokens"], ".1f")
+    return f"{rates}  ({result['problems']} problems, {counts}, {length} tokens on average)"
+
+
+def rate_text(rate: float | None, interval: Sequence[float] | None) -> str:
+    """A rate with its interval, `0.412 [0.361, 0.463]`, or `n/a`."""
+    if rate is None:
+        return "n/a"
+    return f"{rate:.3f}" if interval is None else f"{rate:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
 def plain_line(row: Mapping[str, Any], total: int, seconds_left: float | None) -> str:

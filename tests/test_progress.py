@@ -16,7 +16,10 @@ UPDATE = Update(updated=True, grad_norm=1.0, lr=1e-3, gap=Gap(2e-7, 1e-6))
 ROW = step_metrics(
     3, [judged_group("a", "ppff", cut="x"), judged_group("b", "fe")], UPDATE, {"sample": 2.0, "learn": 1}
 )
-RESULT = {"pass@1": 0.5, "pass@4": None, "problems": 7, "judged": 12, "errors": 1, "truncated": 2, "mean_tokens": 3.25}
+RESULT = {
+    "pass@1": 0.5, "pass@4": None, "intervals": {"pass@1": (0.25, 0.7501), "pass@4": None},
+    "problems": 7, "judged": 12, "errors": 1, "truncated": 2, "mean_tokens": 3.25,
+}  # fmt: skip
 
 
 def test_a_step_is_one_plain_line_with_every_number() -> None:
@@ -36,7 +39,7 @@ def test_what_is_not_known_is_a_dash() -> None:
 
 def test_an_evaluation_is_one_line_with_its_counts() -> None:
     assert evaluation_line(RESULT) == (
-        "pass@1 0.500  pass@4 n/a  (7 problems, 12 judged, 1 errors, 2 truncated, 3.2 tokens on average)"
+        "pass@1 0.500 [0.250, 0.750]  pass@4 n/a  (7 problems, 12 judged, 1 errors, 2 truncated, 3.2 tokens on average)"
     )
 
 
@@ -60,7 +63,11 @@ def shown(tmp_path: Path, *, terminal: bool) -> str:
 
 def test_in_a_log_every_step_and_evaluation_is_a_line(tmp_path: Path) -> None:
     lines = shown(tmp_path, terminal=False).splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["eval at step 0: pass@1 0.500", "step 1/4", "step 2/4"]
+    assert [line.split("  ")[0] for line in lines] == [
+        "eval at step 0: pass@1 0.500 [0.250, 0.750]",
+        "step 1/4",
+        "step 2/4",
+    ]
 
 
 def test_on_a_terminal_a_table_is_left_behind(tmp_path: Path) -> None:
