@@ -23,7 +23,7 @@ class EvaluationFolder:
 
     Attributes:
         path: The folder.
-        earlier: The samples that an earlier command has judged.
+        samples: All that is judged, by an earlier command or by this one.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -58,7 +58,7 @@ class EvaluationFolder:
             if fresh:
                 self._clear()
             self._check(json.loads(json.dumps(settings)))
-            self.earlier = self._read()
+            self.samples = self._read()
             with storage_errors(path / SAMPLES):
                 self._file = (path / SAMPLES).open("a", encoding="ascii")
         except BaseException:
@@ -83,6 +83,7 @@ class EvaluationFolder:
         with storage_errors(self.path / SAMPLES):
             self._file.write(sample.line() + "\n")
             self._file.flush()
+        self.samples.append(sample)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json.

@@ -17,12 +17,12 @@ SECOND = Sample(problem="t/test/1", task="t", outcome=Outcome.FAIL, reference={"
 def test_samples_are_there_again_for_the_same_settings(tmp_path: Path) -> None:
     path = tmp_path / "evals" / "one"
     with EvaluationFolder(path, {"task": "t", "k": (1, 2)}) as folder:
-        assert folder.earlier == []
+        assert folder.samples == []
         folder.append(FIRST)
         folder.append(SECOND)
         folder.finish({"pass@1": 0.5})
     with EvaluationFolder(path, {"k": [1, 2], "task": "t"}) as folder:  # a tuple is a list in JSON
-        assert folder.earlier == [FIRST, SECOND]
+        assert folder.samples == [FIRST, SECOND]
     assert read_settings(path) == {"task": "t", "k": [1, 2]}
     assert json.loads((path / "summary.json").read_text()) == {"pass@1": 0.5}
 
@@ -40,10 +40,10 @@ def test_a_torn_last_line_is_cut_off_before_the_next_is_added(tmp_path: Path, le
     with (tmp_path / "samples.jsonl").open("a") as file:
         file.write(SECOND.line()[:length])  # the last of these is whole but for its line end
     with EvaluationFolder(tmp_path, {}) as folder:
-        assert folder.earlier == [FIRST]
+        assert folder.samples == [FIRST]
         folder.append(SECOND)
     with EvaluationFolder(tmp_path, {}) as folder:
-        assert folder.earlier == [FIRST, SECOND]
+        assert folder.samples == [FIRST, SECOND]
 
 
 def test_changed_settings_are_named_and_fresh_starts_over(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_changed_settings_are_named_and_fresh_starts_over(tmp_path: Path) -> Non
     with pytest.raises(RunError, match=r"other settings \(n: 1 before, 4 now; k: None before, 2 now\).*--fresh"):
         EvaluationFolder(tmp_path, {"n": 4, "seed": 0, "k": 2})
     with EvaluationFolder(tmp_path, {"n": 4, "seed": 0}, fresh=True) as folder:
-        assert folder.earlier == []
+        assert folder.samples == []
     assert not (tmp_path / "summary.json").exists()
 
 
