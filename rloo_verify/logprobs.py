@@ -10,12 +10,29 @@ from torch import Tensor
 
 from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
-from rloo_verify.packing import MicroBatch, Row, Scored, build_rows, collate_plain, collate_shared, micro_batches
+from rloo_verify.packing import (
+    NO_PACKING,
+    MicroBatch,
+    Packing,
+    Row,
+    Scored,
+    build_rows,
+    collate_plain,
+    collate_shared,
+    micro_batches,
+)
 
 log = logging.getLogger(__name__)
 
 SELF_CHECK_TOLERANCE = 1e-3
 """Largest |log-prob difference|, in nats, between a layout and the plain forward in the start-up check."""
+
+GATHERING = 16.0
+"""Overhead of a token in a shared row, in plain tokens times the hidden size D: copies cost D, matrix products D * D.
+Measured by `benchmarks/packing.py` on a CPU with D = 128 and 576."""
+
+MAX_OVERHEAD = 0.125
+"""What was measured at D = 128, the smallest model that anyone trains here."""
 
 
 class Layout(Enum):
@@ -35,11 +52,13 @@ class Scorer:
 
     Attributes:
         layout: How sequences are scored.
+        packing: When completions share their prompt, where the layout can.
     """
 
     def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
         """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
+        self.packing = Packing(min(MAX_OVERHEAD, GATHERING / int(model.config.hidden_size)))  # type: ignore
         self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self.layout = layout or self._self_check(vocabulary_size)
 
@@ -56,9 +75,9 @@ class Scorer:
 
     def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> Iterator[list[Row]]:
         """Splits sequences into micro-batches of at most `max_tokens` tokens in the layout of this model."""
-        shared = self.layout is Layout.SHARED
-        rows = build_rows(sequences, max_tokens, share_prompts=shared)
-        yield from micro_batches(rows, max_tokens, padded=not shared)
+        rows = build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
+        yield from micro_batches([row for row in rows if len(row.scored) > 1], max_tokens)
+        yield from micro_batches([row for row in rows if len(row.scored) == 1], max_tokens, padded=True)
 
     def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
         """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
@@ -67,7 +86,7 @@ class Scorer:
             rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
         """
-        collate = collate_shared if self.layout is Layout.SHARED else collate_plain
+        collate = collate_plain if all(len(row.scored) == 1 for row in rows) else collate_shared
         batch = collate(rows, self.device)
         row, column = batch.predictors_2_K
         if self.layout is Layout.WHOLE:
@@ -82,13 +101,10 @@ class Scorer:
     @torch.no_grad()
     def _self_check(self, vocabulary_size: int) -> Layout:
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(vocabulary_size, (24,), generator=generator).tolist()
-        prompt, other = tuple(ids[:8]), tuple(ids[5:8])
-        sequences = [
-            Scored(0, prompt, tuple(ids[8:13])),
-            Scored(1, prompt, tuple(ids[13:])),
-            Scored(2, other, tuple(ids[10:14])),
-        ]
+        ids = tuple(torch.randint(vocabulary_size, (24,), generator=generator).tolist())
+        prompt, other = ids[:8], ids[4:8]
+        pairs = [(prompt, ids[8:13]), (prompt, ids[13:]), (other, ids[10:13]), (other, ids[9:11]), (other[1:], ids[:5])]
+        sequences = [Scored(i, *pair) for i, pair in enumerate(pairs)]  # two groups that share, and one completion alone
         training = self.model.training
         self.model.eval()
         plain = torch.cat([self._plain(one) for one in sequences])
@@ -96,12 +112,12 @@ class Scorer:
         for self.layout in candidates:
             try:
                 self._use_attention()
-                (rows,) = self.micro_batches(sequences, 128)
-                batch, logprobs_K = self.token_logprobs(rows, 1.0)
+                scored = [self.token_logprobs(rows, 1.0) for rows in self.micro_batches(sequences, 128)]
             except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
                 log.debug("%s: %s", self.layout.value, error)
                 continue
-            in_order = logprobs_K[batch.owners_K.argsort(stable=True)]
+            order = torch.cat([batch.owners_K for batch, _ in scored]).argsort(stable=True)
+            in_order = torch.cat([logprobs_K for _, logprobs_K in scored])[order]
             if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
@@ -139,6 +155,6 @@ def _inputs(batch: MicroBatch) -> dict[str, object]:
         "position_ids": batch.position_ids_B_T,
         "use_cache": False,
     }
-    if batch.packed_groups is None:
+    if batch.packed_layout is None:
         return inputs | {"attention_mask": batch.attention_mask_B_T}
-    return inputs | {"packed_groups": batch.packed_groups}
+    return inputs | {"packed_layout": batch.packed_layout}

@@ -7,13 +7,14 @@ Two layouts hold the same tokens:
     plain    one row a completion, [prompt, ci], padded at the right: for models that cannot take the first.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rloo_verify.attention import PackedGroup, packed_group
+from rloo_verify.attention import PackedLayout, Shape, packed_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,28 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """When completions share their prompt's row: when that costs fewer token-equivalents than rows of their own.
+
+    A token of a shared row costs `1 + overhead` tokens of a plain one, for gathering what it attends to. The choice
+    depends on lengths only, never on a clock, so a resumed run makes it again.
+
+    Attributes:
+        overhead: Share of a token's cost; infinite: rows are never shared.
+    """
+
+    overhead: float
+
+    def pays(self, row: Row) -> bool:
+        """Whether a row of several completions is cheaper than a row for each."""
+        apart = len(row) + (len(row.scored) - 1) * len(row.prompt_T)
+        return len(row.scored) > 1 and len(row) * (1 + self.overhead) < apart
+
+
+NO_PACKING = Packing(math.inf)
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
     """Tensors of one forward pass. K is the number of completion tokens in it.
 
@@ -44,7 +67,7 @@ class MicroBatch:
         token_ids_B_T: One packed row, or padded rows.
         position_ids_B_T: Positions, restarting after the prompt for each completion.
         attention_mask_B_T: 1 where there is a token; None for a packed row.
-        packed_groups: The layout of a packed row; None for padded ones.
+        packed_layout: The layout of a packed row; None for padded ones.
         predictors_2_K: For each completion token the (row, column) whose output predicts it.
         targets_K: The completion tokens.
         owners_K: `Scored.index` of each completion token.
@@ -53,17 +76,17 @@ class MicroBatch:
     token_ids_B_T: Tensor
     position_ids_B_T: Tensor
     attention_mask_B_T: Tensor | None
-    packed_groups: list[PackedGroup] | None
+    packed_layout: PackedLayout | None
     predictors_2_K: Tensor
     targets_K: Tensor
     owners_K: Tensor
 
 
-def build_rows(sequences: Iterable[Scored], max_tokens: int, *, share_prompts: bool = True) -> list[Row]:
-    """Lays sequences out in rows, in the order given; neighbours with the same prompt share a row up to `max_tokens`.
+def build_rows(sequences: Iterable[Scored], max_tokens: int, *, packing: Packing = NO_PACKING) -> list[Row]:
+    """Lays sequences out in rows, in the order given; neighbours with the same prompt share a row where that is cheaper.
 
-    A group that is longer is split by completions and repeats its prompt. Empty completions are left out: the log-prob
-    of no token is 0.
+    A group that is longer than `max_tokens` is split by completions and repeats its prompt. Empty completions are left
+    out: the log-prob of no token is 0.
     """
     rows: list[Row] = []
     for one in sequences:
@@ -71,11 +94,15 @@ def build_rows(sequences: Iterable[Scored], max_tokens: int, *, share_prompts: b
             continue
         last = rows[-1] if rows else None
         fits = last is not None and len(last) + len(one.completion_T) <= max_tokens
-        if share_prompts and last is not None and fits and last.prompt_T == one.prompt_T:
+        if last is not None and fits and last.prompt_T == one.prompt_T:
             last.scored.append(one)
         else:
             rows.append(Row(one.prompt_T, [one]))
-    return rows
+    return [part for row in rows for part in ([row] if packing.pays(row) else _alone(row))]
+
+
+def _alone(row: Row) -> list[Row]:
+    return [Row(row.prompt_T, [one]) for one in row.scored]
 
 
 def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> list[list[Row]]:
@@ -105,11 +132,11 @@ def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> M
     """Builds the tensors of one packed row that holds all given rows, one after the other."""
     tokens: list[int] = []
     positions: list[int] = []
-    groups: list[PackedGroup] = []
+    shapes: list[Shape] = []
     predictors: list[int] = []
     for row in rows:
         start, length = len(tokens), len(row.prompt_T)
-        groups.append(packed_group(length, [len(one.completion_T) for one in row.scored], device))
+        shapes.append(Shape(length, tuple(len(one.completion_T) for one in row.scored)))
         tokens += row.prompt_T
         positions += range(length)
         for one in row.scored:
@@ -121,7 +148,7 @@ def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> M
         torch.tensor([tokens], device=device),
         torch.tensor([positions], device=device),
         None,
-        groups,
+        packed_layout(shapes, device),
         torch.tensor([[0] * len(predictors), predictors], device=device),
     )
 
@@ -155,10 +182,10 @@ def _micro_batch(
     token_ids: Tensor,
     position_ids: Tensor,
     mask: Tensor | None,
-    groups: list[PackedGroup] | None,
+    layout: PackedLayout | None,
     predictors: Tensor,
 ) -> MicroBatch:
     every = [one for row in rows for one in row.scored]
     targets = torch.tensor([token for one in every for token in one.completion_T], device=token_ids.device)
     owners = torch.tensor([one.index for one in every for _ in one.completion_T], device=token_ids.device)
-    return MicroBatch(token_ids, position_ids, mask, groups, predictors, targets, owners)
+    return MicroBatch(token_ids, position_ids, mask, layout, predictors, targets, owners)
