@@ -56,6 +56,9 @@ def score(
     sandbox: Annotated[str, typer.Option(help="Where code runs: auto, docker or bwrap.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Evaluation folder; by default evals/TASK-FILE.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the evaluation folder and start over.")] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Judge again what an earlier command could not judge.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Grade saved generations without a model, and compare with the verdicts that they carry.
@@ -79,7 +82,7 @@ def score(
     judged_by = with_checker(found, checker, tasks_cli.data_options(check_option))
     settings = ScoreSettings(
         file=saved, task=judged_by, split=split, data=data, mark=mark, k=None if k is None else k_values(k),
-        workers=workers, sandbox=sandbox, fresh=fresh,
+        workers=workers, sandbox=sandbox, fresh=fresh, retry_errors=retry_errors,
         out=out or _folder(found.name, saved.path, [checker or "", *(check_option or [])]),
     )  # fmt: skip
     try:
