@@ -22,6 +22,7 @@ from rloo_verify.formats import SavedFile
 from rloo_verify.formats.saved import SavedAnswer
 from rloo_verify.matching import Matched, marked, match
 from rloo_verify.other_checker import checker_folder
+from rloo_verify.report import write_evaluation_report
 from rloo_verify.samples import Sample
 from rloo_verify.sandbox.runner import require_sandbox
 from rloo_verify.storage import write_atomically
@@ -264,7 +265,7 @@ def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -
 
 
 def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:
-    """Counts one model's verdicts, and writes summary.json and agreement.json."""
+    """Counts one model's verdicts, and writes summary.json, agreement.json and report.html."""
     evaluation = evaluate_samples(folder.samples, ks)
     verdicts = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
     agreed = agreement((answer.line, answer.label, verdicts[key]) for key, (answer, _) in part.answers.items())
@@ -272,4 +273,5 @@ def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: 
         write_atomically(folder.path / "agreement.json", json.dumps(agreed.as_json(), indent=1, default=str) + "\n")
     about = {"task": settings.task.name, "model": part.model, "split": settings.split}
     folder.finish({**about, **evaluation.as_json()})
+    write_evaluation_report(folder.path)
     return Score(part.model, folder.path, evaluation, agreed)

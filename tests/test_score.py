@@ -2,47 +2,29 @@
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Command, assert_user_error
 from open_sandboxes import BACKENDS, need_bwrap, shared
 from task_folder import write_task
 
-from rloo_verify.cli import main
 from rloo_verify.samples import read_samples
-
-Command = Callable[..., tuple[int, str, str]]
 
 QUESTIONS = [{"q": f"{i}+{i}=", "a": str(2 * i)} for i in range(10)]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Runs the command line in this process and an empty folder; returns exit code, output and errors."""
+def command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line in an empty folder, with one checker process."""
     monkeypatch.chdir(tmp_path)
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code: Any = 0
-        fewest = ("--workers", "1") if arguments[0] == "score" else ()
-        try:
-            main([str(argument) for argument in (*arguments, *fewest)])
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capsys.readouterr()
-
-    yield run
-    logging.root.handlers[:] = handlers  # the command line's own would write to a stream that is closed by now
-    logging.root.setLevel(level)
+    return lambda *arguments: command(*arguments, *(("--workers", 1) if arguments[0] == "score" else ()))
 
 
 @pytest.fixture
@@ -64,10 +46,9 @@ def result(command: Command, *arguments: object) -> dict[str, Any]:
 
 
 def refusal(command: Command, *arguments: object) -> str:
-    code, _, errors = command("score", *arguments)
-    assert code == 2
-    assert errors.count("\n") == 1
-    return errors
+    found = command("score", *arguments)
+    assert_user_error(found)
+    return found[2]
 
 
 def test_the_labels_of_all_5276_gsm8k_solutions_are_reproduced_and_two_models_compared(command: Command) -> None:
@@ -331,8 +312,11 @@ def test_errors_are_left_out_told_and_judged_again_on_demand(command: Command, t
     arguments = ("saved.jsonl", "--task", sums, "--columns", "text=out,problem=id", "--checker", "odd.py:check")
     code, out, _ = command("score", *arguments)
     assert code == 0
-    assert "1 answers could not be judged and are left out; counted as failures: pass@1 0.750" in out
-    assert "checker_error 1" in out
+    assert "4 judged" not in out
+    assert "3 judged, 1 errors" in out
+    assert out.split("errors as fail")[1].split("\n")[1].split()[:2] == ["pass@1", "1.000"]
+    assert out.split("errors as fail")[1].split("\n")[1].endswith("0.750")
+    assert "1 checker_error" in out
     (tmp_path / "mended").touch()
     assert result(command, *arguments)["scores"][0]["errors"] == 1  # it stands
     (one,) = result(command, *arguments, "--retry-errors")["scores"]
