@@ -232,6 +232,11 @@ def _judge(
         futures: dict[Future[Verdict], tuple[EvaluationFolder, Key, SavedAnswer, Problem]] = {}
         for part, folder, key in pending:
             answer, problem = part.answers[key]
+            if answer.text is None:
+                undrawn = Verdict(Outcome.ERROR, str(answer.raw.get("reason")), str(answer.raw.get("detail") or ""))
+                folder.append(_sample(key, answer, problem, undrawn))
+                progress.show(folder.samples[-1])
+                continue
             future = verifier.submit(problem, marked(answer.text, settings.mark))
             futures[future] = (folder, key, answer, problem)
         for future in as_completed(futures):
