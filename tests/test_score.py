@@ -195,6 +195,8 @@ def test_a_checker_of_ones_own_judges(command: Command, tmp_path: Path, sums: Pa
     arguments = ("saved.jsonl", "--task", sums, "--columns", "text=out,problem=id", "--checker", "mine.py:ends")
     assert result(command, *arguments)["scores"][0]["pass@1"] == 1.0
     assert result(command, *arguments, "--check-option", "mark=!")["scores"][0]["pass@1"] == 0.0
+    (tmp_path / "mine.py").write_text("def ends(text, answer, row):\n    return False\n")
+    assert "(checker_file: " in refusal(command, *arguments)  # an edited checker does not go on with old verdicts
     assert "got an unexpected keyword argument 'mrak'" in refusal(command, *arguments, "--check-option", "mrak=!")
     assert "no checker is called 'mth'" in refusal(command, *arguments[:-1], "mth")
 
