@@ -27,6 +27,7 @@ from rloo_verify.report import groups as report_groups
 from rloo_verify.report import write_comparison_report, write_evaluation_report, write_report
 from rloo_verify.report.chart import Curves, histogram
 from rloo_verify.report.groups import cut, evenly, fitting, natural
+from rloo_verify.report.visits import Story, Visit
 from rloo_verify.report.words import duration, percent, signed
 from rloo_verify.runlog import RunReader
 from rloo_verify.samples import group_samples
@@ -101,6 +102,14 @@ def test_dead_problems_are_counted_by_their_visits_and_learning_ones_by_their_ch
     assert "Dead: 1 always passed" in text
     assert re.search(r"Learning: 1.*won ?2 ?1–2 ?25% ?75%", text)
     assert re.search(r"Slipping: 1.*lost ?2 ?1–3 ?50% ?0%", text)
+
+
+def test_what_a_problem_learns_is_the_difference_of_the_halves_of_its_visits() -> None:
+    visits = [Visit(step, passed, 4) for step, passed in enumerate((2, 0, 1, 3, 2), start=1)]
+    story = Story("a", visits)
+    assert story.earlier == 2 / 8  # the first two of five
+    assert story.later == 6 / 12
+    assert Story("b", visits[:1]).change == 0
 
 
 def test_a_second_report_reads_only_the_rollouts_that_are_new_or_were_done_again(
