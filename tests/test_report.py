@@ -128,6 +128,14 @@ def test_a_second_report_reads_only_the_rollouts_that_are_new_or_were_done_again
     assert read == ["step-000002.jsonl"]
 
 
+def test_many_held_out_rates_stand_in_a_table(run: Path) -> None:
+    write_evaluations(run, at_1=[0.25, 0.5], at_4=[0.5, 0.75], at_16=[0.625, None])
+    text = page_of(run).text
+    assert "pass@160.625[0.525, 0.725]n/a" in text
+    assert "held-out pass@40.500 → 0.750" in text
+    assert "held-out pass@16" not in text
+
+
 def test_a_run_that_did_nothing_yet_has_a_report(run: Path) -> None:
     page = page_of(run)
     assert page.data["charts"] == []
