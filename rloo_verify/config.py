@@ -141,6 +141,12 @@ class LearnerConfig(_Table):
         0.0, description="Weight of the KL penalty in the reward, per nat; 0 loads no reference model."
     )
     gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
+    optimizer: Literal["adamw", "adamw8bit"] = Field(
+        "adamw", description="adamw8bit keeps the moments in 8 bit (needs the `adam8` extra)."
+    )
+    offload_optimizer: bool = Field(
+        False, description="Keep the optimizer's state in CPU memory, and on the GPU during its step only."
+    )
 
 
 class VerifyConfig(_Table):

@@ -1,9 +1,9 @@
 """Groups -> one optimizer step with the exact RLOO gradient."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,8 +13,11 @@ from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
-from rloo_verify.packing import Row, Scored
+from rloo_verify.optimizer import build_optimizer, move_state, start_state, state_tensors
+from rloo_verify.packing import NOTHING, Row, Scored
+from rloo_verify.parallel import World, collective, full
 from rloo_verify.rloo import rloo_loss
+from rloo_verify.state import read_state, stored_names, write_state
 from rloo_verify.types import Group, Signal
 
 
@@ -56,7 +59,10 @@ class Update:
 
 
 class Learner:
-    """Holds the float32 master weights and the optimizer.
+    """Holds the float32 master weights and the optimizer, or this process's shards of them.
+
+    With several processes, rank 0 calls the methods marked `@collective` and the others follow: each computes its share
+    of the rows, so the loss, the gradient and every returned value are those of a single process.
 
     Attributes:
         version: Number of optimizer steps taken; completions drawn under another version are refused.
@@ -72,6 +78,7 @@ class Learner:
         lora: LoraConfig | None = None,
         reference: torch.nn.Module | None = None,
         max_logprob_gap: float = math.inf,
+        world: World | None = None,
     ) -> None:
         """Takes a Hugging Face causal LM in float32 (or float64), on its device.
 
@@ -82,7 +89,9 @@ class Learner:
             lora: Train low-rank adapters instead of all weights.
             reference: Frozen reference model for the KL penalty; not needed with `lora`, whose base is the reference.
             max_logprob_gap: Largest mean |sampler - learner| log-prob a token, in nats, at which a step is still taken.
+            world: The processes that learn together; this one alone if None.
         """
+        self.world = world or World()
         self.config = config
         self.temperature = temperature
         self.max_logprob_gap = max_logprob_gap
@@ -104,11 +113,13 @@ class Learner:
                 self.reference = self.scorer
             else:
                 raise ValueError("kl_beta > 0 needs a reference model")
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
-        )
+        self.scorer.shard(self.world)
+        if self.reference not in (None, self.scorer):
+            self.reference.shard(self.world)
+        self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.optimizer = build_optimizer(list(self.trained.values()), config)
 
+    @collective
     def step(self, groups: Sequence[Group]) -> Update:
         """One exact RLOO update from the groups of a step; groups without signal cost nothing while the KL is off.
 
@@ -129,11 +140,17 @@ class Learner:
         wanted = [one for one, _ in sequences if one.index in advantages]
         self.optimizer.zero_grad(set_to_none=True)
         loss, gaps, computed = 0.0, [], 0
-        for rows in self.scorer.micro_batches(wanted, self.config.micro_batch_tokens):
+        mine = self._share(self.scorer, wanted)
+        for i, rows in enumerate(mine, 1):
+            self.world.sum_gradients_at(self.scorer.module, last=i == len(mine))
+            if rows is NOTHING:
+                self._backward(rows, {-1: 0.0}, num_completions, {-1: (0.0,)})
+                continue
             part, gap = self._backward(rows, advantages, num_completions, drawn)
             loss += part
             gaps.append(gap)
             computed += sum(map(len, rows))
+        loss, computed = map(sum, zip(*self.world.gather((loss, computed)), strict=True))
         gap_of_step = self._gap(gaps)
         lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
         return Update(
@@ -150,34 +167,54 @@ class Learner:
             kl=kl,
         )
 
+    @collective
     @torch.no_grad()
     def score(self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
         """Log-probs of given tokens by the current weights, the learner's side of `Policy.score`."""
-        scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
-        values = self._logprobs(self.scorer, scored, temperature)
-        return [values.get(i, torch.empty(0)).tolist() for i in range(len(sequences))]
+        return self._scores(sequences, temperature)
 
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Current weights by Hugging Face parameter names; adapters merged on the fly, base weights untouched."""
-        return merged_weights(self.model)
+    @collective
+    def named_weights(self) -> Generator[tuple[str, Tensor], None, None]:
+        """Current weights by Hugging Face parameter names; adapters merged on the fly, base weights untouched.
 
-    def state(self) -> dict[str, Any]:
-        """All that a resumed learner needs: trainable parameters, optimizer, version."""
-        names = [name for name, p in self.model.named_parameters() if p.requires_grad]
-        return {
-            "version": self.version,
-            "parameters": dict(zip(names, self.parameters, strict=True)),
-            "optimizer": self.optimizer.state_dict(),
-        }
+        Sharded weights are gathered one by one: nobody holds more than one whole tensor on account of this.
+        """
+        for name, value in merged_weights(self.model):
+            yield name, full(value)
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state()` to the same bits."""
-        parameters = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, value in state["parameters"].items():
-                parameters[name].copy_(value)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.version = state["version"]
+    def state(self) -> dict[str, Tensor]:
+        """All that a resumed learner needs: trained parameters, what the optimizer keeps for each, the version."""
+        state = {"version": torch.tensor(self.version)}
+        for name, parameter in self.trained.items():
+            state[f"parameter.{name}"] = parameter.detach()
+            for kind, value in state_tensors(self.optimizer, parameter):
+                state[f"optimizer.{name}.{kind}"] = value
+        return state
+
+    @collective
+    def save_state(self, folder: Path) -> None:
+        """Writes `state()` to a folder.
+
+        Raises:
+            OSError: if a file cannot be written.
+        """
+        write_state(folder, self.state(), self.world)
+
+    @collective
+    def load_state(self, folder: Path) -> None:
+        """Restores what `save_state` wrote, to the same bits, whatever the number of processes that wrote it.
+
+        Raises:
+            KeyError, ValueError, OSError: if it is not the state of such a learner.
+        """
+        stored = stored_names(folder)
+        if any(name.startswith("optimizer.") for name in stored):
+            start_state(self.optimizer)
+        state = self.state()
+        if stored != set(state):
+            raise KeyError(f"it holds other tensors than this learner has, such as {min(stored ^ set(state))}")
+        read_state(folder, state, self.world)
+        self.version = int(state["version"])
 
     def _refuse_stale(self, groups: Sequence[Group]) -> None:
         for group in groups:
@@ -188,6 +225,10 @@ class Learner:
                         f"{completion.policy_version} but the learner is at version {self.version}; "
                         "sync the weights before drawing"
                     )
+
+    def _share(self, scorer: Scorer, sequences: Sequence[Scored]) -> list[list[Row]]:
+        """The micro-batches of this process, as many as every other one has."""
+        return scorer.shares(sequences, self.config.micro_batch_tokens, self.world.size)[self.world.rank]
 
     def _backward(
         self,
@@ -218,13 +259,20 @@ class Learner:
     def _logprobs(self, scorer: Scorer, sequences: Sequence[Scored], temperature: float) -> dict[int, Tensor]:
         """Token log-probs of each sequence by its index, on the CPU, without gradients; empty ones are absent."""
         values: dict[int, Tensor] = {}
-        for rows in scorer.micro_batches(sequences, self.config.micro_batch_tokens):
+        for rows in self._share(scorer, sequences):
             with scorer.autocast():
                 batch, logprobs_K = scorer.token_logprobs(rows, temperature)
             logprobs_K, owners_K = logprobs_K.cpu(), batch.owners_K.cpu()
-            for row in rows:
+            for row in rows if rows is not NOTHING else ():
                 values.update({one.index: logprobs_K[owners_K == one.index] for one in row.scored})
-        return values
+        return {index: value for part in self.world.gather(values) for index, value in part.items()}
+
+    def _scores(
+        self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float
+    ) -> list[list[float]]:
+        scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
+        values = self._logprobs(self.scorer, scored, temperature)
+        return [values.get(i, torch.empty(0)).tolist() for i in range(len(sequences))]
 
     @torch.no_grad()
     def _gap_only(self, groups: Sequence[Group]) -> Update:
@@ -233,27 +281,30 @@ class Learner:
             for completion in group.completions_G:
                 if completion.token_ids_T:
                     pair = (group.problem.prompt_token_ids_T, completion.token_ids_T)
-                    own = torch.tensor(self.score([pair], self.temperature)[0])
+                    own = torch.tensor(self._scores([pair], self.temperature)[0])
                     gap = (own - torch.tensor(completion.logprobs_T)).abs()
+                    gap = gap if self.world.leads else gap[:0]  # every process has it; it counts once
                     return Update(updated=False, gap=self._gap([gap]))
         return Update(updated=False)
 
     def _gap(self, gaps: Sequence[Tensor]) -> Gap | None:
         """Mean and maximum of per-token gaps, None without any; refuses a mean above the limit before any update."""
-        values = torch.cat(list(gaps)) if gaps else torch.empty(0)
-        if not len(values):
+        values = torch.cat([torch.empty(0), *gaps])
+        own = (values.sum(dtype=torch.float64).item(), len(values), values.max().item() if len(values) else 0.0)
+        sums, counts, largest = zip(*self.world.gather(own), strict=True)
+        if not sum(counts):
             return None
-        mean = values.mean().item()
+        mean = sum(sums) / sum(counts)
         if not mean <= self.max_logprob_gap:
             self.optimizer.zero_grad(set_to_none=True)
             raise OffPolicyError(
                 f"sampler and learner log-probs differ by {mean:.3g} nats a token on average, above "
                 f"policy.max_logprob_gap = {self.max_logprob_gap:g}; the step was not taken"
             )
-        return Gap(mean, values.max().item())
+        return Gap(mean, max(largest))
 
     def _apply(self, lr: float) -> float:
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
+        norm = full(torch.nn.utils.clip_grad_norm_(self.trained.values(), self.config.max_grad_norm))
         if not torch.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             raise OffPolicyError(
@@ -261,7 +312,11 @@ class Learner:
             )
         for settings in self.optimizer.param_groups:
             settings["lr"] = lr
+        if self.config.offload_optimizer:
+            move_state(self.optimizer, self.scorer.device)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.config.offload_optimizer:
+            move_state(self.optimizer, "cpu")
         self.version += 1
         return norm.item()

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
-from rloo_verify.packing import MicroBatch, Row, Scored, build_rows, collate_plain, collate_shared, micro_batches
+from rloo_verify.packing import MicroBatch, Row, Scored, collate_plain, collate_shared, shares
+from rloo_verify.parallel import World
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,13 @@ class Scorer:
 
     Attributes:
         layout: How sequences are scored.
+        module: The model together with its head's log-probs: the outermost module of every forward.
     """
 
     def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
         """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
+        self.module = _TokenLogprobs(model)
         self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self.layout = layout or self._self_check(vocabulary_size)
 
@@ -54,11 +57,20 @@ class Scorer:
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
-    def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> Iterator[list[Row]]:
+    def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> list[list[Row]]:
         """Splits sequences into micro-batches of at most `max_tokens` tokens in the layout of this model."""
-        shared = self.layout is Layout.SHARED
-        rows = build_rows(sequences, max_tokens, share_prompts=shared)
-        yield from micro_batches(rows, max_tokens, padded=not shared)
+        (mine,) = self.shares(sequences, max_tokens, 1)
+        return mine
+
+    def shares(self, sequences: Sequence[Scored], max_tokens: int, workers: int) -> list[list[list[Row]]]:
+        """The same for each of some workers; see `packing.shares`."""
+        return shares(
+            sequences,
+            max_tokens,
+            workers,
+            share_prompts=self.layout is Layout.SHARED,
+            hidden_size=self.model.config.hidden_size,  # type: ignore[union-attr, arg-type]
+        )
 
     def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
         """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
@@ -69,15 +81,13 @@ class Scorer:
         """
         collate = collate_shared if self.layout is Layout.SHARED else collate_plain
         batch = collate(rows, self.device)
-        row, column = batch.predictors_2_K
-        if self.layout is Layout.WHOLE:
-            logits = self.model(**_inputs(batch)).logits[row, column]
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-            return batch, logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
-        hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
-        head = self.model.get_output_embeddings()  # type: ignore[operator]
-        bias = getattr(head, "bias", None)
-        return batch, chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
+        logprobs_K: Tensor = self.module(batch, temperature, whole=self.layout is Layout.WHOLE)
+        return batch, logprobs_K
+
+    def shard(self, world: World) -> None:
+        """Shards the model over the processes of a run, layer by layer; nothing for a single process."""
+        names = set(self.model._no_split_modules or ())  # type: ignore[arg-type]
+        world.shard(self.module, [layer for layer in self.model.modules() if type(layer).__name__ in names])
 
     @torch.no_grad()
     def _self_check(self, vocabulary_size: int) -> Layout:
@@ -131,6 +141,31 @@ class Scorer:
         logits = self.model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_T) - 1 : -1].float()
         logprobs: Tensor = logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
         return logprobs
+
+
+class _TokenLogprobs(torch.nn.Module):
+    """A causal LM that answers with the log-prob of each completion token.
+
+    The head's matrix is used outside the head's own forward. Here that still is inside the forward of the module that
+    it belongs to, and there a sharded matrix is whole (FSDP gathers the parameters of a module around its forward).
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: MicroBatch, temperature: float, *, whole: bool) -> Tensor:
+        """`[K]`; from the model's own logits if `whole`, else from chunks of them."""
+        row, column = batch.predictors_2_K
+        if whole:
+            logits = self.model(**_inputs(batch)).logits[row, column]
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+            logprobs_K: Tensor = logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
+            return logprobs_K
+        hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
+        head = self.model.get_output_embeddings()  # type: ignore[operator]
+        bias = getattr(head, "bias", None)
+        return chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
 
 
 def _inputs(batch: MicroBatch) -> dict[str, object]:

@@ -35,6 +35,16 @@ class Row:
     def __len__(self) -> int:
         return len(self.prompt_T) + sum(len(one.completion_T) for one in self.scored)
 
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that attention computes: a completion sees its prompt and itself."""
+        prompt, lengths = len(self.prompt_T), [len(one.completion_T) for one in self.scored]
+        return prompt * (prompt + 1) // 2 + sum(length * prompt + length * (length + 1) // 2 for length in lengths)
+
+
+NOTHING = [Row((0,), [Scored(-1, (0,), (0,))])]
+"""A micro-batch of weight 0: two tokens for a worker that takes part in a computation without work of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
@@ -99,6 +109,38 @@ def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False)
             batches.append([row])
             used = len(row)
     return batches
+
+
+def shares(
+    sequences: Sequence[Scored], max_tokens: int, workers: int, *, share_prompts: bool, hidden_size: int
+) -> list[list[list[Row]]]:
+    """The micro-batches of each worker: equal cost as far as rows allow, equal in number by `NOTHING` at the end.
+
+    The most expensive row goes to the worker with the least so far, and so on (longest processing time first). A group
+    longer than a fair share is split, so that a step of few groups still occupies every worker.
+
+    Args:
+        sequences: Neighbours with the same prompt can share a row.
+        max_tokens: Budget of a micro-batch.
+        workers: Number of workers.
+        share_prompts: Whether completions share their prompt's row.
+        hidden_size: Of the model, for the share of attention in a row's cost: per layer and token about 24 hidden^2
+            operations, per pair 4 hidden.
+    """
+    rows = build_rows(sequences, max_tokens, share_prompts=share_prompts)
+    if workers > 1:
+        fair = -(-sum(map(len, rows)) // workers)
+        rows = build_rows(sequences, min(max_tokens, fair), share_prompts=share_prompts)
+    parts: list[list[Row]] = [[] for _ in range(workers)]
+    loads = [0.0] * workers
+    costs = [len(row) + row.pairs / (6 * hidden_size) for row in rows]
+    for cost, row in sorted(zip(costs, rows, strict=True), key=lambda pair: pair[0], reverse=True):
+        lightest = loads.index(min(loads))
+        parts[lightest].append(row)
+        loads[lightest] += cost
+    each = [micro_batches(part, max_tokens, padded=not share_prompts) for part in parts]
+    count = max(map(len, each))
+    return [batches + [NOTHING] * (count - len(batches)) for batches in each]
 
 
 def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> MicroBatch:
