@@ -1,5 +1,6 @@
 """Pass rates of judged completions: the estimates, how certain they are, and the counts that they rest on."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -147,7 +148,7 @@ def _means(problems: Sequence[ProblemRates], names: Sequence[str]) -> dict[str, 
     means: dict[str, float | None] = {}
     for name in names:
         known = [rate for problem in problems if (rate := problem.rates[name]) is not None]
-        means[name] = sum(known) / len(known) if known else None
+        means[name] = math.fsum(known) / len(known) if known else None
     return means
 
 

@@ -26,11 +26,12 @@ def rate_intervals(values_P_M: Floats, families: Sequence[str | None]) -> list[t
     Bootstrap", section 3.5: the percentiles are those that a t distribution asks for, which mends the narrowness with
     few problems). Problems are resampled, or whole families of them.
 
-    Where fewer than `FEWEST_DIFFERENT` problems (or families) differ from the commonest value, resamples are nearly
-    all the same, and the bootstrap's interval is far too narrow, or has no width at all: nothing passed, everything
-    passed, one problem. There the exact binomial interval (Clopper and Pearson, 1934) is given, with as many trials as
-    there are problems (families). A rate in [0, 1] varies at most as much as a 0/1 outcome with the same mean, so that
-    interval is rather too wide than too narrow: 0 of 20 problems gives [0, 0.168], one problem says next to nothing.
+    Where fewer than `FEWEST_DIFFERENT` problems (or families) differ from the commonest value, or all rates (or all
+    failure rates) together are less than one whole problem, resamples are nearly all the same, and the bootstrap's
+    interval is far too narrow, or has no width at all: nothing passed, everything passed, one problem. There the exact
+    binomial interval (Clopper and Pearson, 1934) is given, with as many trials as there are problems (families). A rate
+    in [0, 1] varies at most as much as a 0/1 outcome with the same mean, so that interval is rather too wide than too
+    narrow: 0 of 20 problems gives [0, 0.168], one problem says next to nothing.
 
     Args:
         values_P_M: Rates in [0, 1], a row a problem, a column a rate; NaN where a problem has none.
@@ -39,7 +40,7 @@ def rate_intervals(values_P_M: Floats, families: Sequence[str | None]) -> list[t
     Returns:
         `(low, high)` of each column; None for a column without any value.
     """
-    sums_C_M, counts_C_M = _clusters(values_P_M, families)
+    sums_C_M, counts_C_M = cluster_sums(values_P_M, families)
     means_B_M = _resampled(sums_C_M, counts_C_M, RESAMPLES, 0)
     return [_interval(sums_C_M[:, m], counts_C_M[:, m], means_B_M[:, m]) for m in range(values_P_M.shape[1])]
 
@@ -58,7 +59,7 @@ def bootstrap_means(
     Returns:
         The means, `[B, M]`; NaN where a resample holds no value of a column.
     """
-    return _resampled(*_clusters(values_P_M, families), resamples, seed)
+    return _resampled(*cluster_sums(values_P_M, families), resamples, seed)
 
 
 def expanded_percentiles(clusters: int, level: float = LEVEL) -> tuple[float, float]:
@@ -92,7 +93,7 @@ def exact_interval(passes: float, trials: int, level: float = LEVEL) -> tuple[fl
     return low, high
 
 
-def _clusters(values_P_M: Floats, families: Sequence[str | None]) -> tuple[Floats, Floats]:
+def cluster_sums(values_P_M: Floats, families: Sequence[str | None]) -> tuple[Floats, Floats]:
     """Sums and counts of the values of each cluster: a family, or a problem that stands alone; both `[C, M]`."""
     names = [("alone", i) if family is None else ("family", family) for i, family in enumerate(families)]
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
@@ -127,7 +128,8 @@ def _interval(sums_C: Floats, counts_C: Floats, means_B: Floats) -> tuple[float,
     if not clusters:
         return None
     _, times = np.unique(np.round(sums_C / counts_C, 9), return_counts=True)
-    if clusters - times.max() < FEWEST_DIFFERENT:
-        return exact_interval(clusters * float(sums_C.sum() / counts_C.sum()), clusters)
+    passes = clusters * float(sums_C.sum() / counts_C.sum())
+    if clusters - times.max() < FEWEST_DIFFERENT or min(passes, clusters - passes) < 1:
+        return exact_interval(passes, clusters)
     low, high = np.nanquantile(means_B, expanded_percentiles(clusters))
     return float(low), float(high)

@@ -28,8 +28,8 @@ command -v debootstrap >/dev/null || packages+=(debootstrap)
 command -v bwrap >/dev/null || packages+=(bubblewrap)
 if ((${#packages[@]})) && command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${packages[@]}" >"$state/apt.log" 2>&1 ||
+    apt-get -o DPkg::Lock::Timeout=300 update -qq
+    apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${packages[@]}" >"$state/apt.log" 2>&1 ||
         { tail -5 "$state/apt.log"; exit 1; }
 fi
 

@@ -14,7 +14,7 @@ from rloo_verify.errors import FormatError
 from rloo_verify.formats.saved import SavedAnswer, outcome_of, text_of
 from rloo_verify.task_spec import nearest
 
-NAMES = ("text", "problem", "question", "answer", "label", "model", "tokens", "finish_reason")
+NAMES = ("text", "problem", "question", "answer", "label", "model", "family", "tokens", "finish_reason")
 _EACH = "*."
 
 
@@ -72,6 +72,7 @@ def _answers(columns: Mapping[str, str], row: Mapping[str, Any], line: int) -> I
             extracted=False,
             label=outcome_of(label),
             model=_name(found.get("model")),
+            family=_name(found.get("family")),
             position=position,
             tokens=found.get("tokens"),
             finish_reason=_name(found.get("finish_reason")),

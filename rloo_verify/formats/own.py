@@ -23,6 +23,7 @@ def answers(row: Mapping[str, Any], line: int) -> Iterator[SavedAnswer]:
         prompt=row.get("prompt"),
         reference=row.get("reference"),
         label=outcome_of(row["outcome"]),
+        family=row.get("family"),
         sample_index=row["sample_index"],
         tokens=row.get("tokens"),
         finish_reason=row.get("finish_reason"),

@@ -31,6 +31,7 @@ class SavedAnswer:
         extracted: Whether the reference is what a checker takes; else the task's gold extractor reads it.
         label: An earlier verdict.
         model: Who wrote it, where a line has the answers of several.
+        family: Its problem's family.
         sample_index: Its number among the answers to its problem.
         position: Its place where the line has several answers; picks the label from a list of labels.
         tokens: Its length.
@@ -48,6 +49,7 @@ class SavedAnswer:
     extracted: bool = True
     label: Outcome | None = None
     model: str | None = None
+    family: str | None = None
     sample_index: int | None = None
     position: int = 0
     tokens: int | None = None

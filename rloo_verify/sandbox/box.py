@@ -126,7 +126,7 @@ class Box:
         self._send(
             pack(
                 {
-                    "job": _base64(json.dumps(dict(job.what)).encode("ascii")),
+                    "job": dict(job.what),
                     "stdin": _base64(job.stdin),
                     "channel": _base64(encoded),
                     "session": session,

@@ -8,7 +8,7 @@ from typing import Any
 from rloo_verify.sandbox.settings import Image
 
 _PARTS = {
-    "controller": ("frames", "seccomp", "processes", "cleanup", "controller"),
+    "controller": ("frames", "seccomp", "forks", "processes", "cleanup", "controller"),
     "zygote": ("frames", "values", "seccomp", "server", "program", "stub", "tests", "zygote"),
 }
 """The modules of the two processes inside, in the order in which they import each other."""
@@ -20,7 +20,7 @@ def boot_program() -> str:
     return _source("boot")
 
 
-def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp", packages: str = "") -> bytes:
+def bundle(image: Image, *, uid_base: int, isolated: bool, scratch: str = "/tmp", packages: str = "") -> bytes:
     """What a fresh interpreter reads first.
 
     Args:
@@ -28,7 +28,7 @@ def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp", p
         uid_base: User ids above this one are the sandbox's to use, each once; 0: everything runs as one user.
         isolated: Whether the controller is the first process of a namespace of its own, so that every other process
             there is a test's.
-        work: Folder for scratch folders.
+        scratch: Where the folder of each run in turn goes.
         packages: A further folder of packages inside.
     """
     settings: dict[str, Any] = {
@@ -37,8 +37,8 @@ def bundle(image: Image, *, uid_base: int, isolated: bool, work: str = "/tmp", p
         "uid_base": uid_base,
         "isolated": isolated,
         "packages": [packages] if packages else [],
-        "work": work,
-        "tmp": work,
+        "scratch": scratch,
+        "work": f"{scratch}/run",
         "writable": ["/tmp", "/dev/shm"] if isolated else [],
     }
     sources = {part: [[name, _source(name)] for name in names] for part, names in _PARTS.items()}

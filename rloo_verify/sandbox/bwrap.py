@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from rloo_verify.errors import SandboxError
@@ -121,8 +122,6 @@ class UnsafeBackend:
     name = "unsafe"
 
     def __init__(self, settings: SandboxSettings, image: Image) -> None:
-        import tempfile
-
         self._image = image
         self.runs_per_box = settings.runs_per_container
         self._work = tempfile.mkdtemp(prefix="rloo-verify-unsafe-")
@@ -130,7 +129,7 @@ class UnsafeBackend:
     def start(self) -> Box:
         """Starts a controller without any isolation."""
         command = [host_python(), "-I", "-c", boot_program(), "controller"]
-        boot = bundle(self._image, uid_base=0, isolated=False, work=self._work)
+        boot = bundle(self._image, uid_base=0, isolated=False, scratch=tempfile.mkdtemp(dir=self._work))
         return Box(PipeStream(command, "the unsafe runner"), boot)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Removes what a run left in the folders that programs may write to, and closes its descriptors."""
+"""Removes what a run left in the folders that programs may write to."""
 
+import contextlib
 import os
-import selectors
 import shutil
 from typing import Any
 
@@ -16,18 +16,26 @@ def clean(folders: list[str], work: str) -> str | None:
     Returns:
         What could not be removed, or None.
     """
+    with contextlib.suppress(OSError):  # all that most programs leave
+        os.unlink(f"{work}/solution.py")
+        os.rmdir(work)
     if not folders:
         shutil.rmtree(work, ignore_errors=True)
         return None
-    for folder in folders:
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, onerror=make_removable)
-            else:
-                os.unlink(path)
-    left = [folder for folder in folders if os.listdir(folder)]
+    used = [(folder, names) for folder in folders if (names := os.listdir(folder))]
+    for folder, names in used:
+        for name in names:
+            remove(os.path.join(folder, name))
+    left = [folder for folder, _ in used if os.listdir(folder)]
     return f"files are left in {left}" if left else None
+
+
+def remove(path: str) -> None:
+    """Removes a file, or a folder with all that it holds."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, onerror=make_removable)
+    else:
+        os.unlink(path)
 
 
 def make_removable(function: Any, path: str, _: Any) -> None:
@@ -41,11 +49,3 @@ def make_removable(function: Any, path: str, _: Any) -> None:
         os.unlink(path)
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def close(key: selectors.SelectorKey) -> None:
-    """Closes a descriptor, or the socket that owns it."""
-    if isinstance(key.fileobj, int):
-        os.close(key.fileobj)
-    else:
-        key.fileobj.close()  # type: ignore[attr-defined]

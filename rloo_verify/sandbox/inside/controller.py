@@ -1,7 +1,7 @@
 """The first process of a sandbox: reads requests from descriptor 0, has the zygote fork each, guards it, cleans up.
 
-One request at a time. A request carries one program and the input of one test; expected outputs never come here. What
-happens to the fork:
+One request at a time; those that come meanwhile wait here. A request carries one program and the input of one test;
+expected outputs never come here. What happens to the fork:
 
 - CPU time, wall time, memory and output are watched from outside; wall time that the program spent waiting for a core
   on a loaded machine does not count, up to `_LOAD_FACTOR` times the limit.
@@ -12,19 +12,20 @@ Replies go to descriptor 1: `data` while a session runs, then one `done`.
 """
 
 import base64
-import json
+import marshal
 import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
+from collections import deque
 from typing import Any
 
 from . import frames, seccomp
-from .cleanup import clean, close
-from .processes import Processes, environment, readable_file, waited_for_core
+from .cleanup import clean
+from .forks import Zygote
+from .processes import Processes, readable_file, waited_for_core
 
 OUTPUTS = ("stdout", "stderr", "channel")
 
@@ -38,7 +39,8 @@ def main(settings: dict[str, Any], boot: tuple[list[str], bytes]) -> None:
 
     Args:
         settings: `preimport`, `seccomp`, `uid_base` (0: no users of their own), `isolated` (whether this process is
-            the first of a process namespace of its own), `work` (where scratch folders go).
+            the first of a process namespace of its own), `scratch`, `work` (the folder of each run in turn),
+            `writable`.
         boot: The command line that starts the zygote, and what it reads first.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -46,50 +48,50 @@ def main(settings: dict[str, Any], boot: tuple[list[str], bytes]) -> None:
         os.chmod(folder, 0o1777)  # whatever the image and the engine made of it
     if settings["isolated"] and not settings["uid_base"]:
         seccomp.Filter().set_dumpable(False)  # the tests are the same user: /proc must not open this process to them
-    zygote, hello = start_zygote(*boot, settings["tmp"])
-    frames.write(1, hello)
-    if "error" in hello:
+    zygote = Zygote(*boot, settings["scratch"])
+    frames.write(1, zygote.hello)
+    if "error" in zygote.hello:
         return
     runs = 0
-    while (request := frames.read(0)) is not None:
-        if "job" not in request:  # a word to a session that has ended meanwhile
+    waiting: deque[dict[str, Any]] = deque()
+    while (request := waiting.popleft() if waiting else frames.read(0)) is not None:
+        if "job" not in request:  # a word to a run that has ended meanwhile
             continue
         runs += 1
-        frames.write(1, Run(request, settings, zygote, runs).result())
-
-
-def start_zygote(command: list[str], source: bytes, scratch: str) -> tuple[socket.socket, dict[str, Any]]:
-    """Starts the zygote; returns the socket to it and its greeting."""
-    ours, theirs = socket.socketpair()
-    process = subprocess.Popen(
-        command, stdin=theirs.fileno(), stdout=2, close_fds=True, env={**environment(), "TMPDIR": scratch}
-    )
-    theirs.close()
-    ours.sendall(source)
-    reply = ours.recv(65536)
-    hello = json.loads(reply) if reply else {"error": "the zygote ended while it started"}
-    Run.zygote_pid = process.pid
-    return ours, hello
+        uid = settings["uid_base"] and settings["uid_base"] + runs
+        frames.write(1, Run(request, settings, zygote, uid, waiting).result())
 
 
 class Run:
-    """One fork from request to result."""
+    """One fork from request to result.
 
-    zygote_pid = 0
+    Args:
+        request: `job`, `stdin` and `channel` (base64), `session`, `limits`.
+        settings: As for `main`.
+        zygote: What forks it.
+        uid: Its own user, or 0.
+        waiting: Where requests go that come while it lasts.
+    """
 
-    def __init__(self, request: dict[str, Any], settings: dict[str, Any], zygote: socket.socket, number: int) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        settings: dict[str, Any],
+        zygote: Zygote,
+        uid: int,
+        waiting: deque[dict[str, Any]],
+    ) -> None:
         self.request = request
         self.settings = settings
         self.zygote = zygote
+        self.waiting = waiting
         self.limits = request["limits"]
-        self.uid = settings["uid_base"] and settings["uid_base"] + number
-        self.processes = Processes(self.zygote_pid, self.uid, settings["isolated"])
-        self.work = os.path.join(settings["work"], f"run-{number}")
+        self.processes = Processes(zygote, uid, settings["isolated"])
         self.report: dict[str, Any] | None = None
         self.killed: str | None = None
         self.started = 0.0
-        self.to_channel = bytearray()
-        self.end_channel = False
+        self.to_channel = bytearray(base64.b64decode(request["channel"]))
+        self.end_channel = not request["session"]
         self.out = {name: bytearray() for name in OUTPUTS}
         self.selector = selectors.DefaultSelector()
 
@@ -105,7 +107,9 @@ class Run:
                 if key.data in OUTPUTS:
                     close(key)
             self.selector.close()
-        anomaly = clean(self.settings["writable"], self.work) or self.processes.survivors()
+        anomaly = clean(self.settings["writable"], self.settings["work"])
+        if leftovers:
+            anomaly = anomaly or self.processes.survivors()
         assert self.report is not None
         status = self.report["status"]
         return {
@@ -125,26 +129,21 @@ class Run:
     def start(self) -> socket.socket:
         """Hands the fork its descriptors: input and job as read-only files, outputs as pipes, the channel."""
         stdin = readable_file(base64.b64decode(self.request["stdin"]))
-        job = readable_file(base64.b64decode(self.request["job"]))
+        job = readable_file(marshal.dumps(self.request["job"]))
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         ours, theirs = socket.socketpair()
-        names = ("cpu_seconds", "memory_mib", "file_mib", "open_files", "processes")
-        order = {name: self.limits[name] for name in names}
-        order |= {"uid": self.uid, "work": self.work}
         given = [stdin, out_write, err_write, job, theirs.fileno()]
-        socket.send_fds(self.zygote, [json.dumps(order).encode()], given)
+        self.started = time.monotonic()
+        self.processes.pid = self.zygote.order({**self.limits, "uid": self.processes.uid}, given)
         for fd in given[:4]:
             os.close(fd)
         theirs.close()
         for fd in (out_read, err_read, ours.fileno()):
             os.set_blocking(fd, False)
         watched: tuple[tuple[Any, str], ...] = ((out_read, "stdout"), (err_read, "stderr"), (ours, "channel"))
-        for fd, name in (*watched, (self.zygote, "zygote"), (0, "host")):
+        for fd, name in (*watched, (self.zygote.connection, "zygote"), (0, "host")):
             self.selector.register(fd, selectors.EVENT_READ, name)
-        self.started = time.monotonic()
-        self.to_channel = bytearray(base64.b64decode(self.request["channel"]))
-        self.end_channel = not self.request["session"]
         return ours
 
     def watch(self, channel: socket.socket) -> None:
@@ -179,24 +178,24 @@ class Run:
     def on_readable(self, key: selectors.SelectorKey) -> None:
         """Takes what one of the descriptors has."""
         if key.data == "zygote":
-            data = self.zygote.recv(65536)
-            if not data:
-                sys.exit("the zygote died")
-            for line in data.splitlines():  # a report is far smaller than what a socket delivers at once
-                message = json.loads(line)
-                self.processes.pid = message.get("pid", self.processes.pid)
-                self.report = message if "status" in message else self.report
+            self.report = self.zygote.report()
         elif key.data == "host":
-            message = frames.read(0)
-            if message is None:  # the owner is gone, or gives up this sandbox
-                self.processes.kill_everything()
-                sys.exit(0)
-            if message.get("kill"):
-                self.kill("host")
-            self.to_channel += base64.b64decode(message.get("data", ""))
-            self.end_channel = message.get("end", False)
+            self.hear(frames.read(0))
         else:
             self.take_output(key)
+
+    def hear(self, message: dict[str, Any] | None) -> None:
+        """Takes a message of the host: a word to this run, the next request, or the end."""
+        if message is None:  # the owner is gone, or gives up this sandbox
+            self.processes.kill_everything()
+            sys.exit(0)
+        if "job" in message:
+            self.waiting.append(message)
+            return
+        if message.get("kill"):
+            self.kill("host")
+        self.to_channel += base64.b64decode(message.get("data", ""))
+        self.end_channel = message.get("end", False)
 
     def take_output(self, key: selectors.SelectorKey) -> None:
         """Reads one of the program's outputs; over its cap the program is killed."""
@@ -247,3 +246,11 @@ class Run:
         """Kills the program because of a limit."""
         self.killed = self.killed or why
         self.processes.kill_everything()
+
+
+def close(key: selectors.SelectorKey) -> None:
+    """Closes a descriptor, or the socket that owns it."""
+    if isinstance(key.fileobj, int):
+        os.close(key.fileobj)
+    else:
+        key.fileobj.close()  # type: ignore[attr-defined]

@@ -52,6 +52,15 @@ def write(fd: int, message: Any) -> None:
     Raises:
         OSError: The other side is gone.
     """
-    data = memoryview(pack(message))
-    while data:
-        data = data[os.write(fd, data) :]
+    write_all(fd, pack(message))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes all of `data`.
+
+    Raises:
+        OSError: The other side is gone, or there is no space.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,10 +1,12 @@
-"""What the controller reads of /proc, the files that it makes, and the environment that programs see."""
+"""What the controller reads of /proc, and the files that it makes."""
 
 import contextlib
 import os
 import signal
 import sys
 import time
+
+from .forks import Zygote
 
 _KILL_SECONDS = 10.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -15,12 +17,12 @@ class Processes:
     """The processes of one run.
 
     Args:
-        zygote: The zygote's process id.
+        zygote: The zygote.
         uid: The run's own user, or 0.
         isolated: Whether this process is the first of a namespace of its own.
     """
 
-    def __init__(self, zygote: int, uid: int, isolated: bool) -> None:
+    def __init__(self, zygote: Zygote, uid: int, isolated: bool) -> None:
         self.zygote = zygote
         self.uid = uid
         self.isolated = isolated
@@ -29,12 +31,11 @@ class Processes:
 
     def pids(self) -> list[int]:
         """The living processes of this run: all but us and the zygote's, or one session."""
-        keep = (os.getpid(), self.zygote)
-        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in keep]
+        numbers = {int(name) for name in os.listdir("/proc") if name.isdigit()} - self.zygote.known()
         if not self.isolated:
-            numbers = [number for number in numbers if self.pid and session_of(number) == self.pid]
-        if self.uid:  # root's are the zygote's next fork
-            numbers = [number for number in numbers if user_of(number) != 0]
+            numbers = {number for number in numbers if session_of(number) == self.pid}
+        if self.uid:  # while a run lasts, root's are the zygote's next fork
+            numbers = {number for number in numbers if user_of(number) != 0}
         return [number for number in numbers if alive(number)]
 
     def usage(self, pids: list[int]) -> tuple[float, int]:
@@ -95,17 +96,9 @@ class Processes:
                 sys.exit("the zygote is gone")
             if pid == 0:
                 return
-            if pid == self.zygote:
+            if pid == self.zygote.pid:
                 sys.exit("the zygote died")
             self.cpu += used.ru_utime + used.ru_stime
-
-
-def environment() -> dict[str, str]:
-    """What programs see: nothing of the host, one thread a numeric library, the same order of sets in every run."""
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    path = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
-    return {**one, "PATH": path, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "MALLOC_ARENA_MAX": "2",
-            "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
 
 
 def readable_file(data: bytes) -> int:
@@ -122,8 +115,11 @@ def readable_file(data: bytes) -> int:
 
 def read_text(path: str) -> str:
     """A small file of /proc."""
-    with open(path, encoding="ascii", errors="replace") as file:
-        return file.read()
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 1 << 16).decode("ascii", "replace")
+    finally:
+        os.close(fd)
 
 
 def session_of(pid: int) -> int:

@@ -3,6 +3,7 @@
 Everything here shares an interpreter with the program and decides nothing.
 """
 
+import _thread
 import ast
 import atexit
 import io
@@ -21,23 +22,23 @@ _LONGEST_MESSAGE = 2_000
 _TRIMS = 12
 
 
-def run(job: dict[str, Any], channel: int) -> NoReturn:
+def run(job: dict[str, Any], work: str, channel: int) -> NoReturn:
     """Does what the job says; never returns.
 
     Args:
         job: `mode` (`script` or `serve`), `sources` (alternatives: the first that compiles is the program), `preamble`
             (run before it in the same namespace), `requires` (a source that lacks this top-level name is passed over
             where another has it), `trim` (prose after the code is cut off).
+        work: The current folder.
         channel: Descriptor of the socket on which stages are reported and calls are answered.
     """
     code = 1
     try:
-        reopen_standard_streams()
         module = types.ModuleType("__main__" if job["mode"] == "script" else "solution")
-        module.__file__ = os.path.abspath("solution.py")
+        module.__file__ = f"{work}/solution.py"
         sys.argv = [module.__file__]
         sys.modules[module.__name__] = module
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, work)
         program = choose_source(job, module.__file__, channel)
         if program is not None:
             if job.get("preamble"):
@@ -71,8 +72,9 @@ def choose_source(job: dict[str, Any], path: str, channel: int) -> types.CodeTyp
         message = f"{type(first_error).__name__}: {first_error}"[:_LONGEST_MESSAGE]
         frames.write(channel, {"stage": STAGE_COMPILE, "message": message})
         return None
-    with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(chosen[0])
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    frames.write_all(file, chosen[0].encode("utf-8", "surrogatepass"))
+    os.close(file)
     return chosen[1]
 
 
@@ -107,7 +109,7 @@ def defines_name(source: str, name: str) -> bool:
 
 
 def reopen_standard_streams() -> None:
-    """Fresh text streams over the descriptors 0 to 2, which were replaced after the interpreter started."""
+    """Fresh text streams over the descriptors 0 to 2, which are replaced after the interpreter started."""
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     raw = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
@@ -135,7 +137,8 @@ def print_exception() -> None:
 def finish(code: int) -> NoReturn:
     """Ends the process as an interpreter would: threads, exit functions, flush."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if _thread._count():
+            threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException:
         print_exception()

@@ -30,7 +30,6 @@ def run(job: dict[str, Any], channel: int) -> NoReturn:
     """
     stub = Stub(channel)
     try:
-        program.reopen_standard_streams()
         sys.argv = ["tests.py"]
         sys.path.insert(0, os.getcwd())
         report = run_script(job, stub) if job["kind"] == "script" else run_file(job, stub)

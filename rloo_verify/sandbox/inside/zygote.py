@@ -1,14 +1,19 @@
 """The process that is forked for every test. It has everything imported and only ever sees file descriptors.
 
 So its memory, which every fork inherits, holds nothing of any request. One fork always waits for its order, which it
-takes from the socket itself: forking is over when a request comes. Of each fork the zygote reports
-the process id, then the status and the resources used. It ends when the socket closes.
+takes from the socket itself: forking is over when a request comes. Whatever is the same for every test (streams,
+limits, the system call filter) is done here, once: most of what a fork costs are the pages that it touches.
+
+Of each fork the zygote reports the status, the resources used, and the process id of the fork that waits now. It ends
+when the socket closes.
 """
 
+import ctypes
 import fcntl
 import gc
 import importlib
 import json
+import marshal
 import os
 import resource
 import signal
@@ -21,6 +26,7 @@ from . import program, seccomp, tests
 CHANNEL = 3
 _HIGHEST_FD = 250
 _TAKEN = b"T"
+_ROOM = socket.CMSG_SPACE(5 * 4)  # for five descriptors
 _MIB = 1 << 20
 # Address space beside the memory that counts: stacks of threads and arenas of the allocator are reserved, not used.
 _SLACK_MIB = 3072
@@ -31,11 +37,10 @@ def main(settings: dict[str, Any]) -> None:
     """Serves forks on the socket at descriptor 0.
 
     Args:
-        settings: `preimport` (module names), `uids` (whether each fork gets a user of its own), `seccomp`.
+        settings: `preimport` (module names), `packages` (folders to import from), `work` (the scratch folder of each
+            fork in turn), `uid_base` (0: no users of their own), `isolated`, `seccomp`.
     """
-    connection = socket.socket(fileno=os.dup(0))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
+    connection = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, CHANNEL + 1))
     sys.path.extend(settings["packages"])
     warnings = []
     for name in settings["preimport"]:
@@ -47,24 +52,28 @@ def main(settings: dict[str, Any]) -> None:
     if settings["seccomp"] and filter_.code is None:
         connection.sendall(json.dumps({"error": f"no seccomp filter for {os.uname().machine}"}).encode())
         return
-    if settings["isolated"] and not settings["uid_base"]:
+    shares_user = settings["isolated"] and not settings["uid_base"]
+    if shares_user:
         filter_.set_dumpable(False)
+    prepare(settings["work"])
+    if settings["seccomp"]:
+        filter_.install()
     gc.collect()
     gc.freeze()
-    connection.sendall(json.dumps({"ready": True, "python": sys.version.split()[0], "warnings": warnings}).encode())
-    installed = filter_ if settings["seccomp"] else None
-    ahead = settings["uid_base"] or not settings["isolated"]
-    waiting = fork_ahead(connection, installed)
-    while True:
-        said = os.read(waiting.reports, 1)
-        if said != _TAKEN:  # the controller is gone, or something killed the fork while it waited
-            sys.exit(0)
+    waiting = fork(connection, filter_, settings["work"])
+    hello = {"ready": True, "python": sys.version.split()[0], "warnings": warnings, "next": waiting.pid}
+    connection.sendall(json.dumps(hello).encode())
+    serve(connection, filter_, settings["work"], waiting, ahead=not shares_user)
+
+
+def serve(connection: socket.socket, filter_: seccomp.Filter, work: str, waiting: "Fork", *, ahead: bool) -> None:
+    """Reports on each fork, and forks again; with `ahead`, the next one already waits while one runs."""
+    while os.read(waiting.reports, 1) == _TAKEN:  # else the controller is gone, or something killed the fork
         running = waiting
-        connection.sendall(json.dumps({"pid": running.pid}).encode() + b"\n")
         if ahead:
-            waiting = fork_ahead(connection, installed)
-        connection.sendall(json.dumps(outcome(running)).encode() + b"\n")
-        if not ahead:
+            waiting = fork(connection, filter_, work)
+        connection.sendall(f"{waiting.pid} {outcome(running)}".encode())
+        if not ahead:  # of the same user as what ran, so nothing is forked any more
             signal.pause()
 
 
@@ -75,77 +84,93 @@ class Fork(NamedTuple):
     reports: int
 
 
-def fork_ahead(connection: socket.socket, filter_: seccomp.Filter | None) -> Fork:
-    """Forks a test before its order comes."""
+def fork(connection: socket.socket, filter_: seccomp.Filter, work: str) -> Fork:
+    """Forks a test before its order comes.
+
+    With the C library's fork: `os.fork` would rebuild the bookkeeping of threads, of which there are none, and touch
+    170 pages for it, half of what a trivial test costs. `random` is not seeded anew either, so that a program does the
+    same in every run.
+    """
     reading, writing = os.pipe()
-    pid = os.fork()
+    pid: int = _fork()
     if pid == 0:
-        become_test(connection, filter_, writing)
+        become_test(connection, filter_, work, writing)
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "fork")
     os.close(writing)
     return Fork(pid, reading)
 
 
-def outcome(fork: Fork) -> dict[str, Any]:
-    """Waits for a test: whether it could be set up, how it ended, what it used."""
+_fork = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL: the lock of the interpreter stays held on both sides
+
+
+def outcome(running: Fork) -> str:
+    """Waits for a test: how it ended, CPU seconds, highest memory in KiB, and why it could not be set up."""
     # The pipe closes before the program starts, so that no program can pretend that the sandbox failed.
     said = b""
-    while part := os.read(fork.reports, 4096):
+    while part := os.read(running.reports, 4096):
         said += part
-    os.close(fork.reports)
-    _, status, used = os.wait4(fork.pid, 0)
-    cpu = used.ru_utime + used.ru_stime
-    return {"status": status, "cpu": cpu, "peak_kib": used.ru_maxrss, "failure": said.decode("utf-8", "replace")}
+    os.close(running.reports)
+    _, status, used = os.wait4(running.pid, 0)
+    return f"{status} {used.ru_utime + used.ru_stime} {used.ru_maxrss} {said.decode('utf-8', 'replace')}"
 
 
-def become_test(connection: socket.socket, filter_: seccomp.Filter | None, reports: int) -> NoReturn:
+def prepare(work: str) -> None:
+    """What every fork inherits: fresh text streams, limits that no request changes, and where its folder will be."""
+    placeholders = (os.memfd_create("stdin"), *os.pipe())  # of the kinds that the streams will have: a file, pipes
+    errors = os.dup(2)
+    for target, fd in enumerate((placeholders[0], placeholders[2], placeholders[2])):
+        os.dup2(fd, target)
+    program.reopen_standard_streams()
+    os.dup2(errors, 2)
+    os.dup2(1, CHANNEL, inheritable=False)  # taken, so that no descriptor that is received lies below
+    for fd in (*placeholders, errors):
+        if fd != CHANNEL:
+            os.close(fd)
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+        resource.setrlimit(what, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # under memory pressure tests go first, the largest of them
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    os.umask(0o077)
+    os.environ["HOME"] = os.environ["PWD"] = work
+
+
+def become_test(connection: socket.socket, filter_: seccomp.Filter, work: str, reports: int) -> NoReturn:
     """Waits for an order, then turns this fork into a locked-down process and runs the job; never returns."""
     try:
         os.setsid()
-        reports = fcntl.fcntl(reports, fcntl.F_DUPFD_CLOEXEC, _HIGHEST_FD)
-        prepare(filter_)
-        data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
+        data, ancillary, _, _ = connection.recvmsg(4096, _ROOM)
         if not data:
             os._exit(1)
         os.write(reports, _TAKEN)
-        connection.close()
-        order = json.loads(data)
-        stdin, stdout, stderr, job_fd, channel = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in fds]
-        for target, fd in enumerate((stdin, stdout, stderr)):
-            os.dup2(fd, target, inheritable=True)
-        with os.fdopen(os.dup(job_fd), "rb") as file:
-            job = json.loads(file.read())
+        stdin, stdout, stderr, job_file, channel = memoryview(ancillary[0][2]).cast("i")
+        # marshal, because it touches fewer pages than json; nothing that a program wrote goes this way.
+        order = marshal.loads(data)
+        job = marshal.loads(os.pread(job_file, os.fstat(job_file).st_size, 0))
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
         os.dup2(channel, CHANNEL, inheritable=False)
-        os.closerange(CHANNEL + 1, _HIGHEST_FD)
-        restrict(order, filter_)
-        work = order["work"]
+        os.closerange(CHANNEL + 1, reports)
+        os.closerange(reports + 1, _HIGHEST_FD)
+        restrict(order)
+        filter_.set_dumpable(True)  # else /proc/self would belong to root
         os.mkdir(work, 0o700)
         os.chdir(work)
-        os.environ["HOME"] = os.environ["PWD"] = work
         os.close(reports)
     except BaseException as error:
         os.write(reports, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     if job["mode"] == "tests":
         tests.run(job, CHANNEL)
-    program.run(job, CHANNEL)
+    program.run(job, work, CHANNEL)
 
 
-def prepare(filter_: seccomp.Filter | None) -> None:
-    """What is the same for every test, done before an order comes."""
-    if filter_ is not None:
-        filter_.set_dumpable(True)  # else /proc/self belongs to root
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # under memory pressure the test goes, not what runs it
-    for what in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
-        resource.setrlimit(what, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.umask(0o077)
-
-
-def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
-    """Limits, user and system calls, in this order; what root alone may do comes first."""
+def restrict(order: dict[str, Any]) -> None:
+    """Limits, then user: what root alone may do comes first."""
     cpu = int(order["cpu_seconds"]) + 1
     memory = (order["memory_mib"] + _SLACK_MIB) * _MIB
     for what, soft, hard in (
@@ -160,6 +185,3 @@ def restrict(order: dict[str, Any], filter_: seccomp.Filter | None) -> None:
         os.setgroups([])
         os.setresgid(order["uid"], order["uid"], order["uid"])
         os.setresuid(order["uid"], order["uid"], order["uid"])
-    if filter_ is not None:
-        filter_.set_dumpable(True)  # setuid cleared it
-        filter_.install()
