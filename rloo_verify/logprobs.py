@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -10,13 +11,20 @@ from torch import Tensor
 
 from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
-from rloo_verify.packing import MicroBatch, Row, Scored, collate_plain, collate_shared, shares
+from rloo_verify.packing import NO_PACKING, MicroBatch, Packing, Row, Scored, collate_plain, collate_shared, shares
 from rloo_verify.parallel import World
 
 log = logging.getLogger(__name__)
 
 SELF_CHECK_TOLERANCE = 1e-3
 """Largest |log-prob difference|, in nats, between a layout and the plain forward in the start-up check."""
+
+GATHERING = 16.0
+"""Overhead of a token in a shared row, in plain tokens times the hidden size D: copies cost D, matrix products D * D.
+Measured by `benchmarks/packing.py` on a CPU with D = 128 and 576."""
+
+MAX_OVERHEAD = 0.125
+"""What was measured at D = 128, the smallest model that anyone trains here."""
 
 
 class Layout(Enum):
@@ -25,6 +33,21 @@ class Layout(Enum):
     SHARED = "prompts shared, head in chunks"
     PLAIN = "one completion a row, head in chunks"
     WHOLE = "one completion a row, the model's own forward with all its logits"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the model says of the K completion tokens of a micro-batch.
+
+    Attributes:
+        batch: The micro-batch.
+        logprobs_K: Log-prob of each token, differentiable, in nats.
+        entropies_K: Entropy of the distribution that it was drawn from, in nats, where asked for.
+    """
+
+    batch: MicroBatch
+    logprobs_K: Tensor
+    entropies_K: Tensor | None
 
 
 class Scorer:
@@ -37,12 +60,14 @@ class Scorer:
     Attributes:
         layout: How sequences are scored.
         module: The model together with its head's log-probs: the outermost module of every forward.
+        packing: When completions share their prompt, where the layout can.
     """
 
     def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
         """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
         self.module = _TokenLogprobs(model)
+        self.packing = Packing(min(MAX_OVERHEAD, GATHERING / int(model.config.hidden_size)))  # type: ignore
         self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self.layout = layout or self._self_check(vocabulary_size)
 
@@ -64,25 +89,22 @@ class Scorer:
 
     def shares(self, sequences: Sequence[Scored], max_tokens: int, workers: int) -> list[list[list[Row]]]:
         """The same for each of some workers; see `packing.shares`."""
-        return shares(
-            sequences,
-            max_tokens,
-            workers,
-            share_prompts=self.layout is Layout.SHARED,
-            hidden_size=self.model.config.hidden_size,  # type: ignore[union-attr, arg-type]
-        )
+        packing = self.packing if self.layout is Layout.SHARED else NO_PACKING
+        hidden_size = int(self.model.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        return shares(sequences, max_tokens, workers, packing=packing, hidden_size=hidden_size)
 
-    def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
-        """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
+    def token_logprobs(self, rows: Sequence[Row], temperature: float, *, with_entropy: bool = False) -> TokenScores:
+        """The log-probs of the completion tokens of some rows.
 
         Args:
             rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
+            with_entropy: Whether entropies are wanted, too.
         """
-        collate = collate_shared if self.layout is Layout.SHARED else collate_plain
+        collate = collate_plain if all(len(row.scored) == 1 for row in rows) else collate_shared
         batch = collate(rows, self.device)
-        logprobs_K: Tensor = self.module(batch, temperature, whole=self.layout is Layout.WHOLE)
-        return batch, logprobs_K
+        whole = self.layout is Layout.WHOLE
+        return TokenScores(batch, *self.module(batch, temperature, whole=whole, with_entropy=with_entropy))
 
     def shard(self, world: World) -> None:
         """Shards the model over the processes of a run, layer by layer; nothing for a single process."""
@@ -92,13 +114,12 @@ class Scorer:
     @torch.no_grad()
     def _self_check(self, vocabulary_size: int) -> Layout:
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(vocabulary_size, (24,), generator=generator).tolist()
-        prompt, other = tuple(ids[:8]), tuple(ids[5:8])
+        ids = tuple(torch.randint(vocabulary_size, (24,), generator=generator).tolist())
+        prompt, other = ids[:8], ids[4:8]
+        pairs = [(prompt, ids[8:13]), (prompt, ids[13:]), (other, ids[10:13]), (other, ids[9:11]), (other[1:], ids[:5])]
         sequences = [
-            Scored(0, prompt, tuple(ids[8:13])),
-            Scored(1, prompt, tuple(ids[13:])),
-            Scored(2, other, tuple(ids[10:14])),
-        ]
+            Scored(i, *pair) for i, pair in enumerate(pairs)
+        ]  # two groups that share, and one completion alone
         training = self.model.training
         self.model.eval()
         plain = torch.cat([self._plain(one) for one in sequences])
@@ -106,12 +127,12 @@ class Scorer:
         for self.layout in candidates:
             try:
                 self._use_attention()
-                (rows,) = self.micro_batches(sequences, 128)
-                batch, logprobs_K = self.token_logprobs(rows, 1.0)
+                scored = [self.token_logprobs(rows, 1.0) for rows in self.micro_batches(sequences, 128)]
             except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
                 log.debug("%s: %s", self.layout.value, error)
                 continue
-            in_order = logprobs_K[batch.owners_K.argsort(stable=True)]
+            order = torch.cat([scores.batch.owners_K for scores in scored]).argsort(stable=True)
+            in_order = torch.cat([scores.logprobs_K for scores in scored])[order]
             if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
@@ -154,18 +175,23 @@ class _TokenLogprobs(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: MicroBatch, temperature: float, *, whole: bool) -> Tensor:
-        """`[K]`; from the model's own logits if `whole`, else from chunks of them."""
+    def forward(
+        self, batch: MicroBatch, temperature: float, *, whole: bool, with_entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """`[K]` log-probs, and `[K]` entropies where asked for; from the model's own logits if `whole`."""
         row, column = batch.predictors_2_K
         if whole:
             logits = self.model(**_inputs(batch)).logits[row, column]
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-            logprobs_K: Tensor = logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
-            return logprobs_K
+            logprobs = logits.log_softmax(-1)
+            entropies_K = -(logprobs.detach().exp() * logprobs.detach()).sum(-1) if with_entropy else None
+            return logprobs.gather(-1, batch.targets_K[:, None]).squeeze(-1), entropies_K
         hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
         head = self.model.get_output_embeddings()  # type: ignore[operator]
         bias = getattr(head, "bias", None)
-        return chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
+        return chunked_logprobs(
+            hidden[row, column], head.weight, bias, batch.targets_K, temperature, with_entropy=with_entropy
+        )
 
 
 def _inputs(batch: MicroBatch) -> dict[str, object]:
@@ -174,6 +200,6 @@ def _inputs(batch: MicroBatch) -> dict[str, object]:
         "position_ids": batch.position_ids_B_T,
         "use_cache": False,
     }
-    if batch.packed_groups is None:
+    if batch.packed_layout is None:
         return inputs | {"attention_mask": batch.attention_mask_B_T}
-    return inputs | {"packed_groups": batch.packed_groups}
+    return inputs | {"packed_layout": batch.packed_layout}

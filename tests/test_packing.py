@@ -1,25 +1,25 @@
-import pytest
 import torch
 
-from rloo_verify.attention import packed_group
-from rloo_verify.packing import Scored, build_rows, collate_plain, collate_shared, micro_batches
+from rloo_verify.packing import Packing, Row, Scored, build_rows, collate_plain, collate_shared, micro_batches
+
+FREE = Packing(0.0)
 
 PAIR = [Scored(0, (10, 11), (12, 13)), Scored(1, (10, 11), (14,))]
 
 
 def test_completions_of_one_prompt_share_a_row():
-    rows = build_rows([Scored(0, (1, 2), (3,)), Scored(1, (1, 2), (4, 5)), Scored(2, (9,), (6,))], 100)
+    rows = build_rows([Scored(0, (1, 2), (3,)), Scored(1, (1, 2), (4, 5)), Scored(2, (9,), (6,))], 100, packing=FREE)
     assert [[one.index for one in row.scored] for row in rows] == [[0, 1], [2]]
     assert [len(row) for row in rows] == [5, 2]  # 2 + 1 + 2 and 1 + 1
 
 
 def test_a_group_over_the_budget_is_split_and_repeats_its_prompt():
-    rows = build_rows([Scored(i, (1, 2), (7,) * 4) for i in range(3)], 10)
+    rows = build_rows([Scored(i, (1, 2), (7,) * 4) for i in range(3)], 10, packing=FREE)
     assert [len(row) for row in rows] == [10, 6]  # 2 + 4 + 4, then the prompt again
 
 
 def test_without_sharing_every_completion_has_its_row():
-    assert [len(row) for row in build_rows(PAIR, 100, share_prompts=False)] == [4, 3]
+    assert [len(row) for row in build_rows(PAIR, 100)] == [4, 3]
 
 
 def test_empty_completions_are_left_out():
@@ -27,7 +27,7 @@ def test_empty_completions_are_left_out():
 
 
 def test_the_shared_layout_by_hand():
-    batch = collate_shared(build_rows([*PAIR, Scored(2, (20,), (21,))], 100))
+    batch = collate_shared(build_rows([*PAIR, Scored(2, (20,), (21,))], 100, packing=FREE))
     assert batch.token_ids_B_T.tolist() == [[10, 11, 12, 13, 14, 20, 21]]
     assert batch.position_ids_B_T.tolist() == [[0, 1, 2, 3, 2, 0, 1]]  # restarts after each prompt and for each prompt
     assert batch.attention_mask_B_T is None
@@ -35,42 +35,57 @@ def test_the_shared_layout_by_hand():
     assert batch.predictors_2_K.tolist() == [[0, 0, 0, 0], [1, 2, 1, 5]]
     assert batch.targets_K.tolist() == [12, 13, 14, 21]
     assert batch.owners_K.tolist() == [0, 0, 1, 2]
-    first, second = batch.packed_groups
-    assert (first.prompt_length, first.own_length, second.prompt_length, second.own_length) == (2, 3, 1, 1)
-    assert first.columns_G_L.tolist() == [[0, 1], [2, 2]]
-    assert first.places.tolist() == [0, 1, 2]  # the fourth is padding
-    assert second.columns_G_L.tolist() == [[0]]
+    (bundle,) = batch.packed_layout.bundles
+    assert bundle.prompts_n_P.tolist() == [[0, 1], [5, 5]]  # the last place repeats as padding
+    assert bundle.completions_C_L.tolist() == [[2, 3], [4, 4], [6, 6]]
+    assert bundle.keys_C_S.tolist() == [[0, 1, 2, 3], [0, 1, 4, 4], [5, 5, 6, 6]]
+    assert bundle.prompt_lengths_C.tolist() == [2, 2, 1]
+    # the attention gives two prompts of 2 places, then three completions of 2: the padding is left out
+    assert batch.packed_layout.order_T.tolist() == [0, 1, 4, 5, 6, 2, 8]
 
 
-def test_a_packed_group_pads_each_completion_with_its_last_token():
-    group = packed_group(3, [2, 1, 3], "cpu")
-    assert group.columns_G_L.tolist() == [[0, 1, 1], [2, 2, 2], [3, 4, 5]]
-    assert group.places.tolist() == [0, 1, 3, 6, 7, 8]
+def test_a_prompt_is_shared_only_where_that_is_cheaper():
+    row = Row((1, 2), PAIR)  # 2 + 2 + 1 = 5 tokens, in rows of their own 4 + 3 = 7
+    assert Packing(0.39).pays(row)  # 5 * 1.39 = 6.95
+    assert not Packing(0.41).pays(row)  # 5 * 1.41 = 7.05
+    assert not FREE.pays(Row((1, 2), PAIR[:1]))
+    assert [len(row) for row in build_rows(PAIR, 100, packing=Packing(0.41))] == [4, 3]
 
 
 def test_the_plain_layout_by_hand():
-    batch = collate_plain(build_rows(PAIR, 100, share_prompts=False))
+    batch = collate_plain(build_rows(PAIR, 100))
     assert batch.token_ids_B_T.tolist() == [[10, 11, 12, 13], [10, 11, 14, 0]]
     assert batch.position_ids_B_T.tolist() == [[0, 1, 2, 3], [0, 1, 2, 2]]
     assert batch.attention_mask_B_T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert batch.predictors_2_K.tolist() == [[0, 0, 1], [1, 2, 1]]
     assert batch.targets_K.tolist() == [12, 13, 14]
-    assert batch.packed_groups is None
+    assert batch.packed_layout is None
 
 
-@pytest.mark.parametrize(
-    ("padded", "expected"),
-    [(False, [[10], [5, 5], [3, 2]]), (True, [[10], [5, 5], [3, 2]])],
-)
-def test_micro_batches_stay_within_their_budget(padded, expected):
-    rows = build_rows([Scored(i, (i,), (1,) * n) for i, n in enumerate([9, 4, 4, 2, 1])], 100)
-    assert [[len(row) for row in batch] for batch in micro_batches(rows, 10, padded=padded)] == expected
+def pair(number, prompt, *lengths):
+    return Row((number,) * prompt, [Scored(number, (number,) * prompt, (1,) * length) for length in lengths])
 
 
-def test_padding_counts_towards_the_budget_of_padded_rows_only():
-    rows = build_rows([Scored(i, (i,), (1,) * n) for i, n in enumerate([5, 2, 2])], 100)  # lengths 6, 3, 3
-    assert [len(batch) for batch in micro_batches(rows, 12)] == [3]  # 6 + 3 + 3
-    assert [len(batch) for batch in micro_batches(rows, 12, padded=True)] == [2, 1]  # 6 + 6, then 3
+def alone(number, length):
+    return pair(number, 1, length - 1)
+
+
+def test_padding_counts_towards_the_budget_of_rows_of_one_completion():
+    rows = [alone(0, 6), alone(1, 3), alone(2, 3)]
+    assert [len(batch) for batch in micro_batches(rows, 12)] == [2, 1]  # 6 + 6, then 3
+    assert [len(batch) for batch in micro_batches(rows, 18)] == [3]  # 6 + 6 + 6
+
+
+def test_packed_micro_batches_are_as_few_as_fit_and_of_equal_size():
+    rows = [pair(i, 1, 1, n - 2) for i, n in enumerate([8, 7, 6, 5, 4])]
+    lengths = lambda budget: [[len(row) for row in batch] for batch in micro_batches(rows, budget)]  # noqa: E731
+    assert lengths(22) == [[8, 5, 4], [7, 6]]  # not 8 + 7 + 6 and 5 + 4
+    assert lengths(16) == [[8, 7], [6, 5, 4]]  # 8 + 5 + 4 = 17 would be over the budget
+
+
+def test_packed_and_padded_rows_do_not_mix():
+    rows = [alone(0, 3), pair(1, 2, 2, 1), alone(2, 4)]
+    assert [[len(row) for row in batch] for batch in micro_batches(rows, 100)] == [[5], [4, 3]]
 
 
 def test_a_row_over_the_budget_goes_alone():

@@ -9,12 +9,12 @@ import pytest
 from groups import judged_group
 from tiny import character_tokenizer
 
-from rloo_verify.learner import Gap, Update
 from rloo_verify.metrics import step_metrics
 from rloo_verify.records import group_records
 from rloo_verify.report import write_report
 from rloo_verify.runlog import RunReader
 from rloo_verify.types import Group, Problem
+from rloo_verify.update import Gap, Update
 
 HOSTILE = "<script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>\"'&{{ 7 * 7 }}</pre></svg>"
 
