@@ -20,6 +20,7 @@ from runs import (
     small_disk,
     start,
     story,
+    trained,
     wait_until,
     write_run,
 )
@@ -118,7 +119,7 @@ def test_the_summary_has_pass_rates_before_and_after_and_totals(whole: Path) -> 
 def test_only_the_newest_checkpoints_are_there_and_the_last_opens(whole: Path) -> None:
     assert [path.name for path in list_checkpoints(whole / "checkpoints")] == ["step-000006", "step-000008"]
     model = AutoModelForCausalLM.from_pretrained(whole / "checkpoints" / "step-000008", dtype=torch.float32)
-    assert_same_bits(dict(model.named_parameters()), final_state(whole)["learner"]["parameters"])
+    assert_same_bits(dict(model.named_parameters()), trained(final_state(whole)))
 
 
 def test_two_runs_of_one_seed_are_the_same_to_the_bit_and_another_seed_is_not(tmp_path: Path, whole: Path) -> None:
@@ -255,10 +256,11 @@ def test_steps_without_signal_change_no_weight_and_send_none(tmp_path: Path) -> 
     rows = read_jsonl(run / "metrics.jsonl")
     assert all(not row["updated"] and "sync" not in row["seconds"] and row["grad_norm"] is None for row in rows)
     assert all(row["logprob_gap_mean"] is not None for row in rows)
-    learner = final_state(run)["learner"]
-    assert (learner["version"], learner["optimizer"]["state"]) == (0, {})
+    state = final_state(run)
+    assert state["version"] == 0
+    assert set(state) == {"version", *(f"parameter.{name}" for name in trained(state))}  # nothing of the optimizer
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
-    assert_same_bits(learner["parameters"], {name: p.detach() for name, p in model.named_parameters()})
+    assert_same_bits(trained(state), {name: p.detach() for name, p in model.named_parameters()})
 
 
 BROKEN = """

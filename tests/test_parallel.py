@@ -1,0 +1,136 @@
+"""Several processes must compute what one computes: float64, gloo on a CPU."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exact import MODELS, exact_model
+from processes import run
+from test_learner import GROUPS, make_group, plain_gradients
+from tiny import character_tokenizer
+
+from rloo_verify.config import LearnerConfig, LoraConfig
+from rloo_verify.learner import Learner, Update
+from rloo_verify.packing import NOTHING
+from rloo_verify.parallel import World, follow, full
+from rloo_verify.types import Group
+
+EXACT = 1e-10
+TOKENIZER = character_tokenizer()
+VOCABULARY = len(TOKENIZER)
+
+
+def build(world: World, kind: str = "llama", *, lora: bool = False, seed: int = 0, **changes: Any) -> Learner:
+    """A learner of an exact float64 model."""
+    limit = changes.pop("max_logprob_gap", math.inf)
+    settings = LearnerConfig(**{"lr": 1e-2, "max_grad_norm": 1e9, "micro_batch_tokens": 24} | changes)
+    torch.manual_seed(seed)
+    return Learner(
+        exact_model(kind, seed),
+        settings,
+        temperature=0.8,
+        lora=LoraConfig(rank=4) if lora else None,
+        reference=exact_model(kind, seed + 1) if settings.kl_beta and not lora else None,
+        max_logprob_gap=limit,
+        world=world,
+    )
+
+
+class Kept:
+    """What one process saw: the updates, the gradients at each, and its micro-batches with how many of them are empty.
+
+    Keeps them from inside `Learner.step`, so also on the ranks that only follow.
+    """
+
+    def __init__(self) -> None:
+        self.updates: list[Update] = []
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        self.batches: list[tuple[int, int]] = []
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def watch(self, learner: Learner) -> Learner:
+        def gradients(*_: object) -> None:
+            trained = learner.trained.items()
+            self.gradients.append({name: full(p.grad).clone() for name, p in trained if p.grad is not None})
+
+        def shared(*arguments: Any) -> Any:
+            batches = share(*arguments)
+            self.batches.append((len(batches), sum(rows is NOTHING for rows in batches)))
+            return batches
+
+        share = learner._share
+        learner._share = shared  # type: ignore[method-assign]
+        learner.optimizer.register_step_pre_hook(gradients)
+        return learner
+
+
+def learn(world: World, steps: list[list[Group]], kind: str = "llama", **changes: Any) -> Kept:
+    """Trains with any number of processes; every rank returns what it saw, rank 0 the final weights, too."""
+    kept, step = Kept(), Learner.step
+
+    def keep(learner: Learner, groups: list[Group]) -> Update:
+        kept.updates.append(step(learner, groups))
+        return kept.updates[-1]
+
+    def make() -> Learner:
+        return kept.watch(world.together(lambda: build(world, kind, **changes)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "step", keep)
+        if world.leads:
+            learner = make()
+            for groups in steps:
+                learner.step(groups)
+            kept.weights = {name: value.clone() for name, value in learner.named_weights()}
+        else:
+            follow(world, make)
+    return kept
+
+
+def assert_equal(one: Kept, other: Kept) -> None:
+    """Losses, norms, gaps and gradients of every update, and the weights at the end."""
+    for mine, theirs in zip(one.updates, other.updates, strict=True):
+        assert mine.updated == theirs.updated
+        assert mine.loss == pytest.approx(theirs.loss, abs=EXACT)
+        assert mine.grad_norm == pytest.approx(theirs.grad_norm, abs=EXACT)
+        assert (mine.lr, mine.completions, mine.tokens) == (theirs.lr, theirs.completions, theirs.tokens)
+        assert mine.gap is not None
+        assert theirs.gap is not None
+        assert (mine.gap.mean, mine.gap.max) == pytest.approx((theirs.gap.mean, theirs.gap.max), abs=1e-6)  # float32
+    for some, others in zip(one.gradients, other.gradients, strict=True):
+        assert some.keys() == others.keys()
+        for name, value in others.items():
+            torch.testing.assert_close(some[name], value, rtol=0, atol=EXACT, msg=name)
+
+
+STEPS = [
+    GROUPS,
+    [make_group("one", "pffp", version=1)],  # split over the ranks, or less than one row each
+    [make_group("none", "pp", version=2), make_group("neither", "pe", version=2)],
+    [make_group(name, "pf", version=2, lengths=(2, 30)) for name in "vwxyz"],
+]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kind", MODELS)
+def test_two_and_three_processes_give_the_loss_and_the_gradients_of_one(kind: str, size: int, tmp_path: Path) -> None:
+    alone = learn(World(), STEPS, kind)
+    together = run(size, learn, STEPS, kind, out=tmp_path / "out")
+    for one in together:
+        assert_equal(one, alone)
+        assert one.updates == together[0].updates  # metrics are identical on every rank
+    for name, value in alone.weights.items():
+        torch.testing.assert_close(together[0].weights[name], value, rtol=0, atol=1e-8, msg=name)
+    assert [update.updated for update in alone.updates] == [True, True, False, True]
+    assert any(empty for one in together for _, empty in one.batches)
+    for numbers in zip(*(one.batches for one in together), strict=True):
+        assert len({count for count, _ in numbers}) == 1  # every rank the same number, or the others would wait
+
+
+def test_the_gradient_of_three_processes_is_the_definition(tmp_path: Path) -> None:
+    expected = plain_gradients(exact_model("llama"), GROUPS, temperature=0.8)
+    (one, *_) = run(3, learn, [GROUPS], out=tmp_path / "out")
+    for name, value in expected.items():
+        torch.testing.assert_close(one.gradients[0][name], value, rtol=0, atol=EXACT, msg=name)
