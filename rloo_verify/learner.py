@@ -80,7 +80,7 @@ class Learner:
                 raise ValueError("kl_beta > 0 needs a reference model")
         self.flops = ModelFlops(self.model)
         compute_dtype = torch.bfloat16 if self.scorer.device.type == "cuda" else next(self.model.parameters()).dtype
-        self.peak_flops = self.world.size * peak_flops(self.scorer.device.type, compute_dtype)
+        self.peak_flops = peak_flops(self.scorer.device.type, compute_dtype)
         self.scorer.shard(self.world)
         if self.reference not in (None, self.scorer):
             self.reference.shard(self.world)
@@ -115,7 +115,8 @@ class Learner:
                 self._backward(rows, {-1: 0.0}, num_completions, {-1: (0.0,)})
             else:
                 parts.append(self._backward(rows, advantages, num_completions, drawn))
-        whole = total(self.world.gather(total(parts)))
+        from_all, peaks = zip(*self.world.gather((total(parts), self.peak_flops)), strict=True)
+        whole = total(from_all)
         self._refuse_gap(whole)
         lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
         cap = self.config.importance_cap
@@ -131,7 +132,7 @@ class Learner:
             - whole.computed,
             tokens_padding=whole.padding,
             flops=whole.flops,
-            peak_flops=self.peak_flops,
+            peak_flops=sum(peaks),
             gap=whole.gap,
             entropy=whole.entropy_sum / max(1, whole.tokens) if self.config.log_entropy else None,
             kl=kl,
