@@ -1,8 +1,19 @@
+import random
+
 import pytest
 import torch
 
 from rloo_verify.attention import packed_group
-from rloo_verify.packing import Scored, build_rows, collate_plain, collate_shared, micro_batches
+from rloo_verify.packing import (
+    NOTHING,
+    Row,
+    Scored,
+    build_rows,
+    collate_plain,
+    collate_shared,
+    micro_batches,
+    shares,
+)
 
 PAIR = [Scored(0, (10, 11), (12, 13)), Scored(1, (10, 11), (14,))]
 
@@ -81,3 +92,31 @@ def test_a_row_over_the_budget_goes_alone():
 def test_nothing_gives_no_micro_batches():
     assert micro_batches([], 10) == []
     assert torch.is_tensor(collate_shared(build_rows(PAIR, 100)).targets_K)
+
+
+def test_shares_have_equal_cost_and_equal_numbers() -> None:
+    rng = random.Random(3)
+    sequences = [
+        Scored(8 * i + j, (i, *range(20)), tuple(range(rng.randint(5, 60)))) for i in range(10) for j in range(8)
+    ]
+    for workers in (1, 2, 3, 8):
+        each = shares(sequences, 256, workers, share_prompts=True, hidden_size=64)
+        assert len(each) == workers
+        assert len({len(batches) for batches in each}) == 1
+        rows = [[row for batch in batches if batch is not NOTHING for row in batch] for batches in each]
+        found = sorted(one.index for part in rows for row in part for one in row.scored)
+        assert found == list(range(80))  # every completion once
+        costs = [[len(row) + row.pairs / (6 * 64) for row in part] for part in rows]
+        totals = [sum(part) for part in costs]
+        assert max(totals) - min(totals) <= max(map(max, costs))  # what longest processing time first guarantees
+
+
+def test_one_group_occupies_all_workers() -> None:
+    sequences = [Scored(i, (1, 2, 3), (4,) * 10) for i in range(8)]  # 83 tokens, 42 a worker: 3 + 3 * 10 fit, 43 do not
+    each = shares(sequences, 4096, 2, share_prompts=True, hidden_size=64)
+    assert [[len(row) for batch in batches for row in batch] for batches in each] == [[33, 23], [33]]
+
+
+def test_pairs_of_attention_are_counted_by_hand() -> None:
+    # a prompt of 2 sees 1 + 2 keys; completions of 3 and of 1 see 2 + 1..3 and 2 + 1: 3 + (3 + 4 + 5) + 3 = 18
+    assert Row((1, 2), [Scored(0, (1, 2), (3, 4, 5)), Scored(1, (1, 2), (6,))]).pairs == 18
