@@ -8,7 +8,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
-import json
 import logging
 import sys
 from pathlib import Path
@@ -19,7 +18,11 @@ from rich.console import Console
 
 from rloo_verify import check_cli, sandbox_cli, tasks_cli
 from rloo_verify.check_code import check_code
+from rloo_verify.compare_cli import compare
 from rloo_verify.errors import ConfigError, RlooVerifyError
+from rloo_verify.eval_cli import evaluate
+from rloo_verify.score_cli import score
+from rloo_verify.view_cli import view
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -33,6 +36,10 @@ app = typer.Typer(
 app.add_typer(tasks_cli.app, name="tasks")
 app.add_typer(check_cli.app, name="check")
 check_cli.app.command("code")(check_code)
+app.command("eval")(evaluate)
+app.command()(score)
+app.command()(compare)
+app.command()(view)
 app.add_typer(sandbox_cli.app, name="sandbox")
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -48,7 +55,7 @@ def _options(
         stream=sys.stderr,
         force=True,
     )
-    for noisy in ("httpx", "urllib3", "filelock", "matplotlib", "datasets", "fsspec", "asyncio"):
+    for noisy in ("httpx", "httpx2", "urllib3", "filelock", "datasets", "fsspec", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
@@ -64,11 +71,12 @@ def train(
     Any key of the config can be set on the command line: --run.steps 50 --learner.lr 1e-6
     """
     from rloo_verify.configfile import dump_config, find_config, load_config
+    from rloo_verify.models import quiet_libraries
 
     if config.startswith("--"):
         raise ConfigError(f"the config comes first: rloo-verify train CONFIG {config} VALUE ...")
     settings = load_config(find_config(config), context.args)
-    _quiet_libraries()
+    quiet_libraries()
     if dry_run and _leads():
         from rloo_verify.setup import Parts, choose_engine
 
@@ -101,58 +109,6 @@ def train(
     console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; report: {folder / 'report.html'}")
 
 
-@app.command("eval")
-def evaluate(
-    task: Annotated[str, typer.Argument(help="A task's name or folder.")],
-    model: Annotated[str, typer.Option(help="A hub id, a folder (a checkpoint, too), or a built-in name.")],
-    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
-    data: Annotated[Path | None, typer.Option(help="Local file that replaces the split's source.")] = None,
-    columns: tasks_cli.ColumnMap = None,
-    gold: tasks_cli.Gold = None,
-    option: tasks_cli.DataOption = None,
-    problems: Annotated[int | None, typer.Option(help="Use only the first so many problems.", min=1)] = None,
-    n: Annotated[int, typer.Option(help="Completions of each problem.", min=1)] = 1,
-    k: Annotated[str, typer.Option(help="The k of pass@k, separated by commas.")] = "1",
-    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.", min=0)] = 1.0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest completion, in tokens.")] = 512,
-    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Longest prompt, in tokens.")] = 1024,
-    engine: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the completions.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Checker processes.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Write the judged samples to this JSONL file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Draw n completions of each problem and print unbiased pass@k with its counts."""
-    from rloo_verify.evaluation_run import EvalSettings, run_evaluation
-
-    _quiet_libraries()
-    settings = EvalSettings(
-        task=tasks_cli.task_from(task, columns, gold, option),
-        model=model, split=split, data=data, problems=problems, n=n, k=_numbers(k),
-        temperature=temperature, max_new_tokens=max_new_tokens, max_prompt_tokens=max_prompt_tokens,
-        engine=engine, seed=seed, workers=workers, out=out,
-    )  # fmt: skip
-    result = run_evaluation(settings, Console(stderr=True))
-    if as_json:
-        print(json.dumps({"task": task, "model": model, "split": split, **result}))
-        return
-    from rloo_verify.progress import evaluation_line
-
-    print(f"{task}/{split}, {model}: {evaluation_line(result)}")
-
-
-@app.command()
-def view(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Write report.html of a run folder and open it."""
-    from rloo_verify.report import write_report
-    from rloo_verify.runlog import RunReader
-
-    path = write_report(RunReader(run))
-    print(path)
-    if sys.stdout.isatty():
-        typer.launch(str(path))
-
-
 @app.command()
 def doctor() -> None:
     """Say what works on this machine."""
@@ -166,27 +122,9 @@ def doctor() -> None:
         console.print(finding.detail, markup=False, highlight=False)
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        values = [int(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if not values or min(values) < 1:
-        raise ConfigError(f"--k {text!r} is not a list of positive integers such as 1,4,16")
-    return values
-
-
 def _leads() -> bool:
     """Whether this process speaks: under torchrun the first one only."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK") == "0"
-
-
-def _quiet_libraries() -> None:
-    """Progress bars and advice of the libraries do not mix with our own output."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
 
 
 def main(arguments: list[str] | None = None) -> Any:

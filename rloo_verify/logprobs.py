@@ -10,13 +10,32 @@ from torch import Tensor
 
 from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
-from rloo_verify.packing import MicroBatch, Row, Scored, collate_plain, collate_shared, shares
+from rloo_verify.packing import (
+    NO_PACKING,
+    NOTHING,
+    MicroBatch,
+    Packing,
+    Row,
+    Scored,
+    build_rows,
+    collate_plain,
+    collate_shared,
+    micro_batches,
+    shares,
+)
 from rloo_verify.parallel import World
 
 log = logging.getLogger(__name__)
 
 SELF_CHECK_TOLERANCE = 1e-3
 """Largest |log-prob difference|, in nats, between a layout and the plain forward in the start-up check."""
+
+GATHERING = 16.0
+"""Overhead of a token in a shared row, in plain tokens times the hidden size D: copies cost D, matrix products D * D.
+Measured by `benchmarks/packing.py` on a CPU with D = 128 and 576."""
+
+MAX_OVERHEAD = 0.125
+"""What was measured at D = 128, the smallest model that anyone trains here."""
 
 
 class Layout(Enum):
@@ -36,6 +55,7 @@ class Scorer:
 
     Attributes:
         layout: How sequences are scored.
+        packing: When completions share their prompt, where the layout can.
         module: The model together with its head's log-probs: the outermost module of every forward.
     """
 
@@ -43,6 +63,7 @@ class Scorer:
         """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
         self.module = _TokenLogprobs(model)
+        self.packing = Packing(min(MAX_OVERHEAD, GATHERING / int(model.config.hidden_size)))  # type: ignore
         self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self.layout = layout or self._self_check(vocabulary_size)
 
@@ -63,14 +84,22 @@ class Scorer:
         return mine
 
     def shares(self, sequences: Sequence[Scored], max_tokens: int, workers: int) -> list[list[list[Row]]]:
-        """The same for each of some workers; see `packing.shares`."""
-        return shares(
-            sequences,
-            max_tokens,
-            workers,
-            share_prompts=self.layout is Layout.SHARED,
-            hidden_size=self.model.config.hidden_size,  # type: ignore[union-attr, arg-type]
-        )
+        """The micro-batches of each of some workers: of equal cost as far as rows allow, and equal in number.
+
+        A group longer than a fair share is split, so that a step of few groups occupies every worker. A worker with
+        fewer micro-batches than another gets `NOTHING` for the rest.
+        """
+        rows = self._rows(sequences, max_tokens)
+        if workers > 1:
+            fair = -(-sum(map(len, rows)) // workers)
+            rows = self._rows(sequences, min(max_tokens, fair))
+        parts = shares(rows, workers, int(self.model.config.hidden_size))  # type: ignore[union-attr, arg-type]
+        each = [_together_and_alone(part, max_tokens) for part in parts]
+        count = max(map(len, each))
+        return [batches + [NOTHING] * (count - len(batches)) for batches in each]
+
+    def _rows(self, sequences: Sequence[Scored], max_tokens: int) -> list[Row]:
+        return build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
 
     def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
         """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
@@ -79,7 +108,7 @@ class Scorer:
             rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
         """
-        collate = collate_shared if self.layout is Layout.SHARED else collate_plain
+        collate = collate_plain if all(len(row.scored) == 1 for row in rows) else collate_shared
         batch = collate(rows, self.device)
         logprobs_K: Tensor = self.module(batch, temperature, whole=self.layout is Layout.WHOLE)
         return batch, logprobs_K
@@ -92,13 +121,12 @@ class Scorer:
     @torch.no_grad()
     def _self_check(self, vocabulary_size: int) -> Layout:
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(vocabulary_size, (24,), generator=generator).tolist()
-        prompt, other = tuple(ids[:8]), tuple(ids[5:8])
+        ids = tuple(torch.randint(vocabulary_size, (24,), generator=generator).tolist())
+        prompt, other = ids[:8], ids[4:8]
+        pairs = [(prompt, ids[8:13]), (prompt, ids[13:]), (other, ids[10:13]), (other, ids[9:11]), (other[1:], ids[:5])]
         sequences = [
-            Scored(0, prompt, tuple(ids[8:13])),
-            Scored(1, prompt, tuple(ids[13:])),
-            Scored(2, other, tuple(ids[10:14])),
-        ]
+            Scored(i, *pair) for i, pair in enumerate(pairs)
+        ]  # two groups that share, and one completion alone
         training = self.model.training
         self.model.eval()
         plain = torch.cat([self._plain(one) for one in sequences])
@@ -106,12 +134,12 @@ class Scorer:
         for self.layout in candidates:
             try:
                 self._use_attention()
-                (rows,) = self.micro_batches(sequences, 128)
-                batch, logprobs_K = self.token_logprobs(rows, 1.0)
+                scored = [self.token_logprobs(rows, 1.0) for rows in self.micro_batches(sequences, 128)]
             except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
                 log.debug("%s: %s", self.layout.value, error)
                 continue
-            in_order = logprobs_K[batch.owners_K.argsort(stable=True)]
+            order = torch.cat([batch.owners_K for batch, _ in scored]).argsort(stable=True)
+            in_order = torch.cat([logprobs_K for _, logprobs_K in scored])[order]
             if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
@@ -141,6 +169,13 @@ class Scorer:
         logits = self.model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_T) - 1 : -1].float()
         logprobs: Tensor = logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
         return logprobs
+
+
+def _together_and_alone(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
+    """Micro-batches of rows that share a prompt, packed, then of rows of one completion, padded."""
+    together = [row for row in rows if len(row.scored) > 1]
+    alone = [row for row in rows if len(row.scored) == 1]
+    return micro_batches(together, max_tokens) + micro_batches(alone, max_tokens, padded=True)
 
 
 class _TokenLogprobs(torch.nn.Module):
@@ -174,6 +209,6 @@ def _inputs(batch: MicroBatch) -> dict[str, object]:
         "position_ids": batch.position_ids_B_T,
         "use_cache": False,
     }
-    if batch.packed_groups is None:
+    if batch.packed_layout is None:
         return inputs | {"attention_mask": batch.attention_mask_B_T}
-    return inputs | {"packed_groups": batch.packed_groups}
+    return inputs | {"packed_layout": batch.packed_layout}

@@ -78,6 +78,7 @@ class Rows:
         """
         self.problems = task.problems(split, data=data)
         self._where = f"{task.name}/{split}"
+        self._has_ids = task.spec.data.columns.id is not None
         self._by_id = _unique([(name, problem) for problem in self.problems for name in self._names(problem.id)])
         self._by_question = _unique([(_plain(_question(problem)), problem) for problem in self.problems])
         self._by_prompt: dict[str, Problem | None] = {}
@@ -113,7 +114,7 @@ class Rows:
 
     def _named(self, name: str) -> Problem | None:
         found = self._by_id.get(name)
-        if found is None and name.count("/") == 1:  # Mbpp/2, but not train/7 of another split
+        if found is None and self._has_ids and name.count("/") == 1:  # evalplus writes Mbpp/2 for MBPP's 2
             found = self._by_id.get(name.rpartition("/")[2])
         return found
 
@@ -121,9 +122,8 @@ class Rows:
         return self._by_question.get(_plain(prompt)) or self._inside(prompt)
 
     def _names(self, problem_id: str) -> list[str]:
-        """`HumanEval/0` is found as `humaneval/test/HumanEval/0`, `HumanEval/0` and, where it is the only one, `0`."""
-        tail = problem_id.removeprefix(f"{self._where}/")
-        return list(dict.fromkeys([problem_id, tail, tail.rpartition("/")[2]]))
+        """The whole id, and what the data set itself calls the row: its id or its index."""
+        return [problem_id, problem_id.removeprefix(f"{self._where}/")]
 
     def _inside(self, prompt: str) -> Problem | None:
         """The problem whose question ends last in a prompt: earlier ones are examples; of two, the longer one."""

@@ -7,13 +7,14 @@ Two layouts hold the same tokens:
     plain    one row a completion, [prompt, ci], padded at the right: for models that cannot take the first.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rloo_verify.attention import PackedGroup, packed_group
+from rloo_verify.attention import PackedLayout, Shape, packed_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,28 @@ NOTHING = [Row((0,), [Scored(-1, (0,), (0,))])]
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """When completions share their prompt's row: when that costs fewer token-equivalents than rows of their own.
+
+    A token of a shared row costs `1 + overhead` tokens of a plain one, for gathering what it attends to. The choice
+    depends on lengths only, never on a clock, so a resumed run makes it again.
+
+    Attributes:
+        overhead: Share of a token's cost; infinite: rows are never shared.
+    """
+
+    overhead: float
+
+    def pays(self, row: Row) -> bool:
+        """Whether a row of several completions is cheaper than a row for each."""
+        apart = len(row) + (len(row.scored) - 1) * len(row.prompt_T)
+        return len(row.scored) > 1 and len(row) * (1 + self.overhead) < apart
+
+
+NO_PACKING = Packing(math.inf)
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
     """Tensors of one forward pass. K is the number of completion tokens in it.
 
@@ -54,7 +77,7 @@ class MicroBatch:
         token_ids_B_T: One packed row, or padded rows.
         position_ids_B_T: Positions, restarting after the prompt for each completion.
         attention_mask_B_T: 1 where there is a token; None for a packed row.
-        packed_groups: The layout of a packed row; None for padded ones.
+        packed_layout: The layout of a packed row; None for padded ones.
         predictors_2_K: For each completion token the (row, column) whose output predicts it.
         targets_K: The completion tokens.
         owners_K: `Scored.index` of each completion token.
@@ -63,17 +86,17 @@ class MicroBatch:
     token_ids_B_T: Tensor
     position_ids_B_T: Tensor
     attention_mask_B_T: Tensor | None
-    packed_groups: list[PackedGroup] | None
+    packed_layout: PackedLayout | None
     predictors_2_K: Tensor
     targets_K: Tensor
     owners_K: Tensor
 
 
-def build_rows(sequences: Iterable[Scored], max_tokens: int, *, share_prompts: bool = True) -> list[Row]:
-    """Lays sequences out in rows, in the order given; neighbours with the same prompt share a row up to `max_tokens`.
+def build_rows(sequences: Iterable[Scored], max_tokens: int, *, packing: Packing = NO_PACKING) -> list[Row]:
+    """Lays sequences out in rows, in the order given; neighbours with the same prompt share a row where that is cheaper.
 
-    A group that is longer is split by completions and repeats its prompt. Empty completions are left out: the log-prob
-    of no token is 0.
+    A group that is longer than `max_tokens` is split by completions and repeats its prompt. Empty completions are left
+    out: the log-prob of no token is 0.
     """
     rows: list[Row] = []
     for one in sequences:
@@ -81,11 +104,15 @@ def build_rows(sequences: Iterable[Scored], max_tokens: int, *, share_prompts: b
             continue
         last = rows[-1] if rows else None
         fits = last is not None and len(last) + len(one.completion_T) <= max_tokens
-        if share_prompts and last is not None and fits and last.prompt_T == one.prompt_T:
+        if last is not None and fits and last.prompt_T == one.prompt_T:
             last.scored.append(one)
         else:
             rows.append(Row(one.prompt_T, [one]))
-    return rows
+    return [part for row in rows for part in ([row] if packing.pays(row) else _alone(row))]
+
+
+def _alone(row: Row) -> list[Row]:
+    return [Row(row.prompt_T, [one]) for one in row.scored]
 
 
 def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> list[list[Row]]:
@@ -111,26 +138,15 @@ def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False)
     return batches
 
 
-def shares(
-    sequences: Sequence[Scored], max_tokens: int, workers: int, *, share_prompts: bool, hidden_size: int
-) -> list[list[list[Row]]]:
-    """The micro-batches of each worker: equal cost as far as rows allow, equal in number by `NOTHING` at the end.
-
-    The most expensive row goes to the worker with the least so far, and so on (longest processing time first). A group
-    longer than a fair share is split, so that a step of few groups still occupies every worker.
+def shares(rows: Sequence[Row], workers: int, hidden_size: int) -> list[list[Row]]:
+    """Distributes rows over workers by cost: the longest first, each to the worker with the least so far.
 
     Args:
-        sequences: Neighbours with the same prompt can share a row.
-        max_tokens: Budget of a micro-batch.
+        rows: Rows of `build_rows`.
         workers: Number of workers.
-        share_prompts: Whether completions share their prompt's row.
-        hidden_size: Of the model, for the share of attention in a row's cost: per layer and token about 24 hidden^2
-            operations, per pair 4 hidden.
+        hidden_size: Of the model, for the share of attention in a row's cost: per layer a token takes about
+            24 hidden^2 operations, a pair 4 hidden.
     """
-    rows = build_rows(sequences, max_tokens, share_prompts=share_prompts)
-    if workers > 1:
-        fair = -(-sum(map(len, rows)) // workers)
-        rows = build_rows(sequences, min(max_tokens, fair), share_prompts=share_prompts)
     parts: list[list[Row]] = [[] for _ in range(workers)]
     loads = [0.0] * workers
     costs = [len(row) + row.pairs / (6 * hidden_size) for row in rows]
@@ -138,20 +154,18 @@ def shares(
         lightest = loads.index(min(loads))
         parts[lightest].append(row)
         loads[lightest] += cost
-    each = [micro_batches(part, max_tokens, padded=not share_prompts) for part in parts]
-    count = max(map(len, each))
-    return [batches + [NOTHING] * (count - len(batches)) for batches in each]
+    return parts
 
 
 def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> MicroBatch:
     """Builds the tensors of one packed row that holds all given rows, one after the other."""
     tokens: list[int] = []
     positions: list[int] = []
-    groups: list[PackedGroup] = []
+    shapes: list[Shape] = []
     predictors: list[int] = []
     for row in rows:
         start, length = len(tokens), len(row.prompt_T)
-        groups.append(packed_group(length, [len(one.completion_T) for one in row.scored], device))
+        shapes.append(Shape(length, tuple(len(one.completion_T) for one in row.scored)))
         tokens += row.prompt_T
         positions += range(length)
         for one in row.scored:
@@ -163,7 +177,7 @@ def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> M
         torch.tensor([tokens], device=device),
         torch.tensor([positions], device=device),
         None,
-        groups,
+        packed_layout(shapes, device),
         torch.tensor([[0] * len(predictors), predictors], device=device),
     )
 
@@ -197,10 +211,10 @@ def _micro_batch(
     token_ids: Tensor,
     position_ids: Tensor,
     mask: Tensor | None,
-    groups: list[PackedGroup] | None,
+    layout: PackedLayout | None,
     predictors: Tensor,
 ) -> MicroBatch:
     every = [one for row in rows for one in row.scored]
     targets = torch.tensor([token for one in every for token in one.completion_T], device=token_ids.device)
     owners = torch.tensor([one.index for one in every for _ in one.completion_T], device=token_ids.device)
-    return MicroBatch(token_ids, position_ids, mask, groups, predictors, targets, owners)
+    return MicroBatch(token_ids, position_ids, mask, layout, predictors, targets, owners)

@@ -3,9 +3,8 @@ import random
 import pytest
 import torch
 
-from rloo_verify.attention import packed_group
 from rloo_verify.packing import (
-    NOTHING,
+    Packing,
     Row,
     Scored,
     build_rows,
@@ -15,22 +14,24 @@ from rloo_verify.packing import (
     shares,
 )
 
+FREE = Packing(0.0)
+
 PAIR = [Scored(0, (10, 11), (12, 13)), Scored(1, (10, 11), (14,))]
 
 
 def test_completions_of_one_prompt_share_a_row():
-    rows = build_rows([Scored(0, (1, 2), (3,)), Scored(1, (1, 2), (4, 5)), Scored(2, (9,), (6,))], 100)
+    rows = build_rows([Scored(0, (1, 2), (3,)), Scored(1, (1, 2), (4, 5)), Scored(2, (9,), (6,))], 100, packing=FREE)
     assert [[one.index for one in row.scored] for row in rows] == [[0, 1], [2]]
     assert [len(row) for row in rows] == [5, 2]  # 2 + 1 + 2 and 1 + 1
 
 
 def test_a_group_over_the_budget_is_split_and_repeats_its_prompt():
-    rows = build_rows([Scored(i, (1, 2), (7,) * 4) for i in range(3)], 10)
+    rows = build_rows([Scored(i, (1, 2), (7,) * 4) for i in range(3)], 10, packing=FREE)
     assert [len(row) for row in rows] == [10, 6]  # 2 + 4 + 4, then the prompt again
 
 
 def test_without_sharing_every_completion_has_its_row():
-    assert [len(row) for row in build_rows(PAIR, 100, share_prompts=False)] == [4, 3]
+    assert [len(row) for row in build_rows(PAIR, 100)] == [4, 3]
 
 
 def test_empty_completions_are_left_out():
@@ -38,7 +39,7 @@ def test_empty_completions_are_left_out():
 
 
 def test_the_shared_layout_by_hand():
-    batch = collate_shared(build_rows([*PAIR, Scored(2, (20,), (21,))], 100))
+    batch = collate_shared(build_rows([*PAIR, Scored(2, (20,), (21,))], 100, packing=FREE))
     assert batch.token_ids_B_T.tolist() == [[10, 11, 12, 13, 14, 20, 21]]
     assert batch.position_ids_B_T.tolist() == [[0, 1, 2, 3, 2, 0, 1]]  # restarts after each prompt and for each prompt
     assert batch.attention_mask_B_T is None
@@ -46,27 +47,31 @@ def test_the_shared_layout_by_hand():
     assert batch.predictors_2_K.tolist() == [[0, 0, 0, 0], [1, 2, 1, 5]]
     assert batch.targets_K.tolist() == [12, 13, 14, 21]
     assert batch.owners_K.tolist() == [0, 0, 1, 2]
-    first, second = batch.packed_groups
-    assert (first.prompt_length, first.own_length, second.prompt_length, second.own_length) == (2, 3, 1, 1)
-    assert first.columns_G_L.tolist() == [[0, 1], [2, 2]]
-    assert first.places.tolist() == [0, 1, 2]  # the fourth is padding
-    assert second.columns_G_L.tolist() == [[0]]
+    (bundle,) = batch.packed_layout.bundles
+    assert bundle.prompts_n_P.tolist() == [[0, 1], [5, 5]]  # the last place repeats as padding
+    assert bundle.completions_C_L.tolist() == [[2, 3], [4, 4], [6, 6]]
+    assert bundle.keys_C_S.tolist() == [[0, 1, 2, 3], [0, 1, 4, 4], [5, 5, 6, 6]]
+    assert bundle.prompt_lengths_C.tolist() == [2, 2, 1]
+    # the attention gives two prompts of 2 places, then three completions of 2: the padding is left out
+    assert batch.packed_layout.order_T.tolist() == [0, 1, 4, 5, 6, 2, 8]
 
 
-def test_a_packed_group_pads_each_completion_with_its_last_token():
-    group = packed_group(3, [2, 1, 3], "cpu")
-    assert group.columns_G_L.tolist() == [[0, 1, 1], [2, 2, 2], [3, 4, 5]]
-    assert group.places.tolist() == [0, 1, 3, 6, 7, 8]
+def test_a_prompt_is_shared_only_where_that_is_cheaper():
+    row = Row((1, 2), PAIR)  # 2 + 2 + 1 = 5 tokens, in rows of their own 4 + 3 = 7
+    assert Packing(0.39).pays(row)  # 5 * 1.39 = 6.95
+    assert not Packing(0.41).pays(row)  # 5 * 1.41 = 7.05
+    assert not FREE.pays(Row((1, 2), PAIR[:1]))
+    assert [len(row) for row in build_rows(PAIR, 100, packing=Packing(0.41))] == [4, 3]
 
 
 def test_the_plain_layout_by_hand():
-    batch = collate_plain(build_rows(PAIR, 100, share_prompts=False))
+    batch = collate_plain(build_rows(PAIR, 100))
     assert batch.token_ids_B_T.tolist() == [[10, 11, 12, 13], [10, 11, 14, 0]]
     assert batch.position_ids_B_T.tolist() == [[0, 1, 2, 3], [0, 1, 2, 2]]
     assert batch.attention_mask_B_T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert batch.predictors_2_K.tolist() == [[0, 0, 1], [1, 2, 1]]
     assert batch.targets_K.tolist() == [12, 13, 14]
-    assert batch.packed_groups is None
+    assert batch.packed_layout is None
 
 
 @pytest.mark.parametrize(
@@ -94,27 +99,24 @@ def test_nothing_gives_no_micro_batches():
     assert torch.is_tensor(collate_shared(build_rows(PAIR, 100)).targets_K)
 
 
-def test_shares_have_equal_cost_and_equal_numbers() -> None:
+def test_shares_hold_every_row_once_and_differ_by_no_more_than_one_row() -> None:
     rng = random.Random(3)
-    sequences = [
-        Scored(8 * i + j, (i, *range(20)), tuple(range(rng.randint(5, 60)))) for i in range(10) for j in range(8)
+    rows = [
+        Row((1,) * 20, [Scored(8 * i + j, (1,) * 20, (2,) * rng.randint(5, 60)) for j in range(8)]) for i in range(10)
     ]
-    for workers in (1, 2, 3, 8):
-        each = shares(sequences, 256, workers, share_prompts=True, hidden_size=64)
-        assert len(each) == workers
-        assert len({len(batches) for batches in each}) == 1
-        rows = [[row for batch in batches if batch is not NOTHING for row in batch] for batches in each]
-        found = sorted(one.index for part in rows for row in part for one in row.scored)
-        assert found == list(range(80))  # every completion once
-        costs = [[len(row) + row.pairs / (6 * 64) for row in part] for part in rows]
-        totals = [sum(part) for part in costs]
-        assert max(totals) - min(totals) <= max(map(max, costs))  # what longest processing time first guarantees
+    costs = {id(row): len(row) + row.pairs / (6 * 64) for row in rows}
+    for workers in (1, 2, 3, 8, 12):
+        parts = shares(rows, workers, 64)
+        assert len(parts) == workers
+        assert sorted(one.index for part in parts for row in part for one in row.scored) == list(range(80))
+        totals = [sum(costs[id(row)] for row in part) for part in parts]
+        assert max(totals) - min(totals) <= max(costs.values())  # what longest processing time first guarantees
 
 
-def test_one_group_occupies_all_workers() -> None:
-    sequences = [Scored(i, (1, 2, 3), (4,) * 10) for i in range(8)]  # 83 tokens, 42 a worker: 3 + 3 * 10 fit, 43 do not
-    each = shares(sequences, 4096, 2, share_prompts=True, hidden_size=64)
-    assert [[len(row) for batch in batches for row in batch] for batches in each] == [[33, 23], [33]]
+def test_the_longest_row_comes_first_and_goes_to_the_idlest() -> None:
+    rows = [Row((1,), [Scored(i, (1,), (2,) * length)]) for i, length in enumerate((4, 9, 5, 6))]
+    parts = shares(rows, 2, 10**9)  # attention costs nothing: 10 | 7, then 6 to the second, 5 to the first
+    assert [[len(row) for row in part] for part in parts] == [[10, 5], [7, 6]]
 
 
 def test_pairs_of_attention_are_counted_by_hand() -> None:

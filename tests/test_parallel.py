@@ -14,7 +14,7 @@ from test_learner import GROUPS, make_group, plain_gradients
 
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.learner import Learner, Update
-from rloo_verify.packing import NOTHING
+from rloo_verify.packing import NOTHING, Scored
 from rloo_verify.parallel import World, follow, full
 from rloo_verify.types import Group
 
@@ -187,3 +187,12 @@ def test_scores_come_back_in_order_whoever_computed_them(tmp_path: Path) -> None
     (together, *_) = run(3, scores, out=tmp_path / "out")
     for one, other in zip(together, scores(World()) or [], strict=True):
         assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_one_group_occupies_all_workers_and_the_idle_one_gets_empty_micro_batches() -> None:
+    scorer = build(World()).scorer
+    group = [Scored(i, (1, 2, 3), (4,) * 10) for i in range(8)]  # 83 tokens, 42 a worker: 3 + 30 fit, 43 do not
+    sizes = [[len(row) for rows in part for row in rows] for part in scorer.shares(group, 4096, 2)]
+    assert sizes == [[33, 23], [33]]
+    lone = scorer.shares(group[:1], 4096, 3)
+    assert [part[0] is NOTHING for part in lone] == [False, True, True]

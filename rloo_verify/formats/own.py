@@ -19,6 +19,7 @@ def answers(row: Mapping[str, Any], line: int) -> Iterator[SavedAnswer]:
         line=line,
         text=text_of(row["text"], "text"),
         raw=row,
+        task=row.get("task"),
         problem=row["problem"],
         prompt=row.get("prompt"),
         reference=row.get("reference"),

@@ -24,6 +24,7 @@ class SavedAnswer:
         line: Where it stands in the file, from 1.
         text: The answer.
         raw: The whole line, for `--by` and `--label`.
+        task: Name of its task.
         problem: Id of its problem, in the words of the file.
         prompt: What the model saw, or the question.
         row: A row of the data set that the line carries along.
@@ -42,6 +43,7 @@ class SavedAnswer:
     line: int
     text: str
     raw: Mapping[str, Any]
+    task: str | None = None
     problem: str | None = None
     prompt: str | None = None
     row: Mapping[str, Any] | None = None

@@ -1,0 +1,275 @@
+"""Grades saved generations: no model, the task's checker, and the same folder and rates as an evaluation."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from rloo_verify.agreement import Agreement, agreement
+from rloo_verify.errors import ConfigError, FormatError
+from rloo_verify.evaluate import Evaluation, evaluate_samples
+from rloo_verify.evaluation_folder import EvaluationFolder
+from rloo_verify.formats import SavedFile
+from rloo_verify.formats.saved import SavedAnswer
+from rloo_verify.matching import Matched, marked, match
+from rloo_verify.other_checker import checker_folder
+from rloo_verify.samples import Sample
+from rloo_verify.sandbox.runner import require_sandbox
+from rloo_verify.storage import write_atomically
+from rloo_verify.tasks import Task
+from rloo_verify.types import Outcome, Problem, Verdict
+from rloo_verify.verify import Verifier
+
+TIMEOUT_SECONDS = 5.0
+"""CPU time of one check, where the task states none."""
+
+Key = tuple[str, int]
+"""Problem and sample index."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSettings:
+    """What `rloo-verify score` was asked for.
+
+    Attributes:
+        file: The answers.
+        task: The task whose checker judges.
+        split: The split that they are about; None takes the references from the file where it has them.
+        data: What replaces the split's source.
+        mark: What stands before a final answer in this file; judged as if it were `####`.
+        k: The k of each pass@k; None is 1 and the number of answers that every problem has.
+        workers: Checker processes.
+        sandbox: Where the programs of code tasks run: `auto`, `docker` or `bwrap`.
+        out: The evaluation folder; with several models, one folder a model inside it.
+        fresh: Delete what is there and start over.
+    """
+
+    file: SavedFile
+    task: Task
+    out: Path
+    split: str | None = None
+    data: Path | None = None
+    mark: str | None = None
+    k: Sequence[int] | None = None
+    workers: int = 2
+    sandbox: str = "auto"
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The answers of one model, judged.
+
+    Attributes:
+        model: Who wrote them, where the file has the answers of several.
+        folder: Their evaluation folder.
+        evaluation: The rates.
+        agreement: Earlier verdicts against these; None where the file has none.
+    """
+
+    model: str | None
+    folder: Path
+    evaluation: Evaluation
+    agreement: Agreement | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        agreed = None if self.agreement is None else self.agreement.as_json()
+        return {"model": self.model, "folder": str(self.folder), **self.evaluation.as_json(), "agreement": agreed}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """All that a file holds, judged.
+
+    Attributes:
+        references: Where the references come from.
+        unanswered: Problems of the split without an answer in the file.
+        scores: One for each model, in the order of the file.
+    """
+
+    references: str
+    unanswered: int
+    scores: list[Score]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One model's answers."""
+
+    model: str | None
+    answers: dict[Key, tuple[SavedAnswer, Problem]]
+
+
+def run_score(settings: ScoreSettings, console: Console) -> Scores:
+    """Matches, judges and counts. What an earlier, interrupted command has judged is not judged again.
+
+    Raises:
+        RlooVerifyError: for everything that a user can mend.
+    """
+    file = _of_task(settings.file, settings.task)
+    found = match(file, settings.task, split=settings.split, data=settings.data, mark=settings.mark)
+    parts = _parts(file, found)
+    _check_names(parts, settings.out)
+    ks = [_ks(part, settings.k) for part in parts]
+    with ExitStack() as stack:
+        folders = [
+            stack.enter_context(
+                EvaluationFolder(_folder(settings.out, part), _identity(settings, part), fresh=settings.fresh)
+            )
+            for part in parts
+        ]
+        _judge(settings, parts, folders, console)
+        scores = [_finish(settings, *one) for one in zip(parts, folders, ks, strict=True)]
+    return Scores(found.source, found.unanswered, scores)
+
+
+def _of_task(file: SavedFile, task: Task) -> SavedFile:
+    """The answers to this task, where a rollout file of several has some; else all: another task's checker judges."""
+    mine = tuple(answer for answer in file.answers if answer.task == task.name)
+    return replace(file, answers=mine) if mine else file
+
+
+def _parts(file: SavedFile, found: Matched) -> list[_Part]:
+    by_model: dict[str | None, dict[str, list[tuple[SavedAnswer, Problem]]]] = {}
+    for answer, problem in zip(file.answers, found.problems, strict=True):
+        by_model.setdefault(answer.model, {}).setdefault(problem.id, []).append((answer, problem))
+    parts = []
+    for model, by_problem in by_model.items():
+        answers = {
+            (problem_id, number): pair
+            for problem_id, pairs in by_problem.items()
+            for number, pair in zip(_numbers([answer for answer, _ in pairs]), pairs, strict=True)
+        }
+        parts.append(_Part(model, answers))
+    return parts
+
+
+def _numbers(answers: Sequence[SavedAnswer]) -> Sequence[int]:
+    """The file's own sample indices where they tell the answers apart, else 0, 1, 2..."""
+    own = [answer.sample_index for answer in answers if answer.sample_index is not None]
+    return own if len(set(own)) == len(answers) else range(len(answers))
+
+
+def _ks(part: _Part, wanted: Sequence[int] | None) -> list[int]:
+    sizes = Counter(problem for problem, _ in part.answers).values()
+    if wanted is not None and max(wanted) > max(sizes):
+        raise ConfigError(f"--k {max(wanted)}: no problem has so many answers; the most is {max(sizes)}")
+    return sorted({1, min(sizes)}) if wanted is None else list(wanted)
+
+
+def _folder(out: Path, part: _Part) -> Path:
+    return out if part.model is None else out / re.sub(r"[^\w.=-]+", "-", part.model)
+
+
+def _check_names(parts: Sequence[_Part], out: Path) -> None:
+    folders = Counter(_folder(out, part) for part in parts)
+    folder, times = folders.most_common(1)[0]
+    if times > 1:
+        names = ", ".join(str(part.model) for part in parts if _folder(out, part) == folder)
+        raise FormatError(f"the answers of {names} would all go into {folder}; rename one of them")
+
+
+def _identity(settings: ScoreSettings, part: _Part) -> dict[str, Any]:
+    """All that a verdict depends on, as settings.json keeps it."""
+    file, check = settings.file, settings.task.spec.check
+    references = [(key, problem.answer) for key, (_, problem) in part.answers.items()]
+    return {
+        "command": "score",
+        "file": file.path.name,
+        "format": file.format,
+        "task": settings.task.name,
+        "model": part.model,
+        "split": settings.split,
+        "data": None if settings.data is None else str(settings.data),
+        "checker": check.checker,
+        "options": check.options,
+        "mark": settings.mark,
+        "answers": _digest([(key, answer.text) for key, (answer, _) in part.answers.items()]),
+        "references": _digest(references),
+    }
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, default=str).encode("ascii")).hexdigest()[:16]
+
+
+def _judge(
+    settings: ScoreSettings, parts: Sequence[_Part], folders: Sequence[EvaluationFolder], console: Console
+) -> None:
+    """Judges what is not judged yet, all models together, and adds each sample to its folder as it is done."""
+    pending = [(part, folder, key) for part, folder in zip(parts, folders, strict=True) for key in _left(part, folder)]
+    if not pending:
+        return
+    if settings.task.spec.check.checker == "code":
+        require_sandbox({"backend": settings.sandbox})
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with (
+        checker_folder(settings.task) as checker,
+        Verifier(
+            {settings.task.name: checker},
+            workers=settings.workers,
+            timeout_seconds=TIMEOUT_SECONDS,
+            sandbox={"backend": settings.sandbox},
+        ) as verifier,
+        Bar(*columns, console=console, transient=True) as bar,
+    ):
+        total = sum(len(part.answers) for part in parts)
+        progress = bar.add_task("judging", total=total, completed=total - len(pending))
+        futures: dict[Future[Verdict], tuple[EvaluationFolder, Key, SavedAnswer, Problem]] = {}
+        for part, folder, key in pending:
+            answer, problem = part.answers[key]
+            future = verifier.submit(problem, marked(answer.text, settings.mark))
+            futures[future] = (folder, key, answer, problem)
+        errors = 0
+        for future in as_completed(futures):
+            folder, key, answer, problem = futures[future]
+            verdict = future.result()
+            folder.append(_sample(key, answer, problem, verdict))
+            errors += verdict.outcome is Outcome.ERROR
+            bar.update(progress, advance=1, description=f"judging, {errors} errors" if errors else "judging")
+
+
+def _left(part: _Part, folder: EvaluationFolder) -> Iterator[Key]:
+    done = {(sample.problem, sample.sample_index) for sample in folder.samples}
+    return (key for key in part.answers if key not in done)
+
+
+def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -> Sample:
+    return Sample(
+        prompt=answer.prompt,
+        problem=problem.id,
+        task=problem.task,
+        family=problem.family,
+        sample_index=key[1],
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        answer=verdict.answer,
+        reference=problem.answer,
+        tokens=answer.tokens,
+        finish_reason=answer.finish_reason,
+        text=answer.text,
+    )
+
+
+def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:
+    """Counts one model's verdicts, and writes summary.json and agreement.json."""
+    evaluation = evaluate_samples(folder.samples, ks)
+    verdicts = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
+    agreed = agreement((answer.line, answer.label, verdicts[key]) for key, (answer, _) in part.answers.items())
+    if agreed is not None:
+        write_atomically(folder.path / "agreement.json", json.dumps(agreed.as_json(), indent=1, default=str) + "\n")
+    about = {"task": settings.task.name, "model": part.model, "split": settings.split}
+    folder.finish({**about, **evaluation.as_json()})
+    return Score(part.model, folder.path, evaluation, agreed)
