@@ -22,6 +22,7 @@ from rloo_verify.compare_cli import compare
 from rloo_verify.errors import ConfigError, RlooVerifyError
 from rloo_verify.eval_cli import evaluate
 from rloo_verify.score_cli import score
+from rloo_verify.view_cli import view
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -38,6 +39,7 @@ check_cli.app.command("code")(check_code)
 app.command("eval")(evaluate)
 app.command()(score)
 app.command()(compare)
+app.command()(view)
 app.add_typer(sandbox_cli.app, name="sandbox")
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -53,7 +55,7 @@ def _options(
         stream=sys.stderr,
         force=True,
     )
-    for noisy in ("httpx", "urllib3", "filelock", "matplotlib", "datasets", "fsspec", "asyncio"):
+    for noisy in ("httpx", "httpx2", "urllib3", "filelock", "datasets", "fsspec", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
@@ -105,18 +107,6 @@ def train(
         texts = ["n/a" if value is None else f"[bold]{value:.3f}[/bold]" for value in (before, after)]
         console.print(f"held-out {rate}: {texts[0]} before, {texts[1]} after")
     console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; report: {folder / 'report.html'}")
-
-
-@app.command()
-def view(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Write report.html of a run folder and open it."""
-    from rloo_verify.report import write_report
-    from rloo_verify.runlog import RunReader
-
-    path = write_report(RunReader(run))
-    print(path)
-    if sys.stdout.isatty():
-        typer.launch(str(path))
 
 
 @app.command()

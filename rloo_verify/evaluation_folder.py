@@ -3,7 +3,7 @@
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,18 @@ class EvaluationFolder:
             self._file.write(sample.line() + "\n")
             self._file.flush()
         self.samples.append(sample)
+
+    def keep(self, samples: Sequence[Sample]) -> None:
+        """Leave only these of the samples, for instance all but the errors, and forget the summary.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        self._file.close()
+        (self.path / SUMMARY).unlink(missing_ok=True)
+        write_atomically(self.path / SAMPLES, "".join(f"{sample.line()}\n" for sample in samples))
+        self.samples = list(samples)
+        self._file = (self.path / SAMPLES).open("a", encoding="ascii")
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json.

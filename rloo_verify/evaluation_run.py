@@ -1,87 +1,114 @@
-"""One evaluation from the command line: a task, a model, n completions a problem."""
+"""One evaluation: draws n completions of each problem, judges them, keeps every sample, and resumes after a kill."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress as Bar
 
-from rloo_verify.config import ModelConfig, PolicyConfig
 from rloo_verify.errors import ConfigError
-from rloo_verify.evaluate import evaluate_groups
-from rloo_verify.models import load_tokenizer
-from rloo_verify.policy.base import Sampling
-from rloo_verify.records import group_records
-from rloo_verify.rollout import Sampler
-from rloo_verify.setup import check_context, open_policy, renderer
-from rloo_verify.storage import storage_errors, write_atomically
-from rloo_verify.tasks import Task
-from rloo_verify.types import Group, Problem
-from rloo_verify.verify import Verifier
-
-PROBLEMS_AT_A_TIME = 64
-"""Problems of one drawing; the progress bar moves once for each such part."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvalSettings:
-    """What `rloo-verify eval` was asked for; see its help for each."""
-
-    task: Task
-    model: str
-    split: str
-    data: Path | None
-    problems: int | None
-    n: int
-    k: list[int]
-    temperature: float
-    max_new_tokens: int
-    max_prompt_tokens: int
-    engine: str
-    seed: int
-    workers: int
-    out: Path | None
+from rloo_verify.evaluate import Evaluation, evaluate_samples
+from rloo_verify.evaluation_draw import draw_and_judge, still_to_draw
+from rloo_verify.evaluation_folder import EvaluationFolder
+from rloo_verify.evaluation_progress import EvaluationProgress
+from rloo_verify.evaluation_settings import EvalSettings
+from rloo_verify.models import context_length, load_tokenizer
+from rloo_verify.policy.base import Request
+from rloo_verify.report import write_evaluation_report
+from rloo_verify.samples import Sample
+from rloo_verify.sandbox.runner import require_sandbox
+from rloo_verify.seeds import derive_seed
+from rloo_verify.setup import choose_engine, renderer
+from rloo_verify.types import Outcome, Problem
 
 
-def run_evaluation(settings: EvalSettings, console: Console) -> dict[str, Any]:
-    """Draws, judges and counts; returns the JSON form of the `Evaluation`.
+def run_evaluation(settings: EvalSettings, console: Console) -> tuple[EvalSettings, Evaluation, list[Sample]]:
+    """Draws and judges what is missing, and writes settings.json, samples.jsonl, summary.json and report.html.
+
+    Args:
+        settings: What was asked for.
+        console: Where progress is shown.
+
+    Returns:
+        The settings with the model's name filled in, the rates over all tasks, and the samples that they rest on.
 
     Raises:
-        RlooVerifyError: for everything that a user can mend.
+        RlooVerifyError: for everything that a user can mend; what was judged by then is kept.
+        KeyboardInterrupt: after Ctrl-C; what was judged by then is kept.
     """
-    engines = get_args(PolicyConfig.model_fields["engine"].annotation)
-    if settings.engine not in engines:
-        raise ConfigError(f"--engine {settings.engine}: must be one of {', '.join(engines)}")
-    if max(settings.k) > settings.n:
-        raise ConfigError(f"--k {max(settings.k)} is larger than --n {settings.n}; pass@k needs n >= k completions")
-    task = settings.task
-    problems = task.problems(settings.split, limit=settings.problems, data=settings.data)
-    max_length = settings.max_prompt_tokens + settings.max_new_tokens
-    check_context(settings.model, max_length)
+    if settings.server and not settings.model:
+        server = settings.server.connected()
+        settings = replace(settings, server=server, model=server.model)
+    engine = "openai" if settings.server else choose_engine(settings.engine)[0]
+    for task in settings.tasks:
+        task.load_checker()
+    if any(task.spec.check.checker == "code" for task in settings.tasks):
+        require_sandbox(settings.sandbox)
+    problems, show = _problems(settings)
+    requests = [
+        Request(problem, i, derive_seed(settings.seed, "eval", problem.id, i))
+        for problem in problems
+        for i in range(settings.n)
+    ]
+    asked = settings.as_json(engine, problems)
+    with EvaluationFolder(settings.folder, asked, fresh=settings.fresh) as folder:
+        if settings.retry_errors:
+            folder.keep([sample for sample in folder.samples if sample.outcome is not Outcome.ERROR])
+        done = frozenset((sample.problem, sample.sample_index) for sample in folder.samples)
+        missing = still_to_draw(requests, done, engine)
+        try:
+            with EvaluationProgress(console, len(requests), folder.samples) as progress:
+                for sample in draw_and_judge(settings, engine, missing, done, show):
+                    folder.append(sample)
+                    progress.show(sample)
+        except KeyboardInterrupt:
+            done = f"{len(folder.samples)} of {len(requests)} samples are in {folder.path}"
+            console.print(f"interrupted: {done}; the same command goes on from there", highlight=False)
+            raise
+        samples = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
+        ordered = [samples[request.problem.id, request.sample_index] for request in requests]
+        evaluation = evaluate_samples(ordered, settings.all_ks)
+        folder.finish(summary(settings, evaluation, ordered))
+        write_evaluation_report(folder.path)
+    return settings, evaluation, ordered
+
+
+def summary(settings: EvalSettings, evaluation: Evaluation, samples: Sequence[Sample]) -> dict[str, Any]:
+    """What summary.json and `--json` say: the evaluation, and where there are several tasks, that of each."""
+    named = {"task": settings.task_names, "model": settings.model, "split": settings.split}
+    values = {**named, **evaluation.as_json()}
+    if len(settings.tasks) > 1:
+        values["tasks"] = {name: one.as_json() for name, one in by_task(settings, samples).items()}
+    return values
+
+
+def by_task(settings: EvalSettings, samples: Sequence[Sample]) -> dict[str, Evaluation]:
+    """The evaluation of each task."""
+    return {
+        task.name: evaluate_samples([sample for sample in samples if sample.task == task.name], settings.all_ks)
+        for task in settings.tasks
+    }
+
+
+def _problems(settings: EvalSettings) -> tuple[list[Problem], Callable[[Problem], str]]:
+    """The problems as the engine takes them, every prompt's length checked, and what shows a prompt to people."""
+    tasks, server = settings.tasks, settings.server
+    problems = [
+        problem
+        for task in tasks
+        for problem in task.problems(settings.split, limit=settings.problems, data=settings.data)
+    ]
+    if server is not None:
+        return problems, server.prompt
+    limit = context_length(settings.model)
     tokenizer = load_tokenizer(settings.model)
-    render = renderer([task], tokenizer, settings.max_prompt_tokens)
-    for problem in problems:
-        render(problem)
-    if settings.out is not None:  # told now, not after everything was drawn
-        with storage_errors(settings.out):
-            settings.out.parent.mkdir(parents=True, exist_ok=True)
-    policy_config = PolicyConfig.model_validate({"engine": settings.engine})
-    policy = open_policy(ModelConfig(path=settings.model), policy_config, tokenizer, max_length)
-    try:
-        with Verifier({task.name: task.folder}, workers=settings.workers, timeout_seconds=5.0) as verifier:
-            groups = list(_draw(Sampler(policy, verifier, render), problems, settings, console))
-    finally:
-        policy.close()
-    if settings.out is not None:
-        write_atomically(settings.out, "".join(f"{line}\n" for line in group_records(groups, tokenizer)))
-    return evaluate_groups(groups, settings.k).as_json()
-
-
-def _draw(sampler: Sampler, problems: list[Problem], settings: EvalSettings, console: Console) -> Iterator[Group]:
-    sampling = Sampling(settings.max_new_tokens, settings.temperature)
-    with Bar(console=console, transient=True) as bar:
-        for start in bar.track(range(0, len(problems), PROBLEMS_AT_A_TIME), description="evaluating"):
-            part = problems[start : start + PROBLEMS_AT_A_TIME]
-            yield from sampler.draw(part, settings.n, sampling, settings.seed, "eval").groups
+    render = renderer(tasks, tokenizer, settings.max_prompt_tokens)
+    problems = [render(problem) for problem in problems]
+    longest = max(problems, key=lambda problem: len(problem.prompt_token_ids_T))
+    length = len(longest.prompt_token_ids_T)
+    if limit is not None and length + settings.max_new_tokens > limit:
+        raise ConfigError(
+            f"{longest.id}: a prompt of {length} tokens and --max-new-tokens {settings.max_new_tokens} do not fit the "
+            f"context of {settings.model}, which holds {limit}; lower --max-new-tokens to {max(1, limit - length)}"
+        )
+    return problems, lambda problem: str(tokenizer.decode(problem.prompt_token_ids_T))

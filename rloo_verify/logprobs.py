@@ -11,7 +11,19 @@ from torch import Tensor
 
 from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
-from rloo_verify.packing import NO_PACKING, MicroBatch, Packing, Row, Scored, collate_plain, collate_shared, shares
+from rloo_verify.packing import (
+    NO_PACKING,
+    NOTHING,
+    MicroBatch,
+    Packing,
+    Row,
+    Scored,
+    build_rows,
+    collate_plain,
+    collate_shared,
+    micro_batches,
+    shares,
+)
 from rloo_verify.parallel import World
 
 log = logging.getLogger(__name__)
@@ -59,8 +71,8 @@ class Scorer:
 
     Attributes:
         layout: How sequences are scored.
-        module: The model together with its head's log-probs: the outermost module of every forward.
         packing: When completions share their prompt, where the layout can.
+        module: The model together with its head's log-probs: the outermost module of every forward.
     """
 
     def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
@@ -88,10 +100,24 @@ class Scorer:
         return mine
 
     def shares(self, sequences: Sequence[Scored], max_tokens: int, workers: int) -> list[list[list[Row]]]:
-        """The same for each of some workers; see `packing.shares`."""
-        packing = self.packing if self.layout is Layout.SHARED else NO_PACKING
+        """The micro-batches of each of some workers: of equal cost as far as rows allow, and equal in number.
+
+        A group longer than a fair share is split, so that a step of few groups occupies every worker. A worker with
+        fewer micro-batches than another gets `NOTHING` for the rest.
+        """
+        rows = self._rows(sequences, max_tokens)
+        if workers > 1:
+            fair = -(-sum(map(len, rows)) // workers)
+            rows = self._rows(sequences, min(max_tokens, fair))
         hidden_size = int(self.model.config.hidden_size)  # type: ignore[union-attr, arg-type]
-        return shares(sequences, max_tokens, workers, packing=packing, hidden_size=hidden_size)
+        # a layer takes about 24 hidden^2 operations for a token and 4 hidden for a pair
+        parts = shares(rows, workers, cost=lambda row: len(row) + row.pairs / (6 * hidden_size))
+        each = [micro_batches(part, max_tokens) for part in parts]
+        count = max(map(len, each))
+        return [batches + [NOTHING] * (count - len(batches)) for batches in each]
+
+    def _rows(self, sequences: Sequence[Scored], max_tokens: int) -> list[Row]:
+        return build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
 
     def token_logprobs(self, rows: Sequence[Row], temperature: float, *, with_entropy: bool = False) -> TokenScores:
         """The log-probs of the completion tokens of some rows.

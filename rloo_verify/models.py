@@ -94,3 +94,11 @@ def policy_dtype(setting: str) -> torch.dtype:
     if setting == "auto":
         return torch.bfloat16 if torch.cuda.is_available() else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[setting]
+
+
+def quiet_libraries() -> None:
+    """For a command line: progress bars and advice of the libraries do not mix with its own output."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()

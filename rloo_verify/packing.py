@@ -8,7 +8,7 @@ Two layouts hold the same tokens:
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -127,7 +127,10 @@ def micro_batches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     """
     packed = sorted((row for row in rows if len(row.scored) > 1), key=len, reverse=True)
     padded = sorted((row for row in rows if len(row.scored) == 1), key=len, reverse=True)
-    return [*_equal(packed, _filled(packed, max_tokens), max_tokens), *_filled(padded, max_tokens, padded=True)]
+    filled = _filled(packed, max_tokens)
+    equal = shares(packed, len(filled), cost=len)
+    fits = all(sum(map(len, share)) <= max_tokens for share in equal)
+    return [*(equal if fits else filled), *_filled(padded, max_tokens, padded=True)]
 
 
 def _filled(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> list[list[Row]]:
@@ -145,47 +148,15 @@ def _filled(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> li
     return batches
 
 
-def _equal(rows: Sequence[Row], filled: list[list[Row]], max_tokens: int) -> list[list[Row]]:
-    """As many micro-batches of nearly equal size: the longest row left goes to the smallest; `filled` if none fits."""
-    batches: list[list[Row]] = [[] for _ in filled]
-    used = [0] * len(filled)
-    for row in rows:
-        smallest = used.index(min(used))
-        batches[smallest].append(row)
-        used[smallest] += len(row)
-    return batches if max(used, default=0) <= max_tokens else filled
-
-
-def shares(
-    sequences: Sequence[Scored], max_tokens: int, workers: int, *, packing: Packing, hidden_size: int
-) -> list[list[list[Row]]]:
-    """The micro-batches of each worker: equal cost as far as rows allow, equal in number by `NOTHING` at the end.
-
-    The most expensive row goes to the worker with the least so far, and so on (longest processing time first). A group
-    longer than a fair share is split, so that a step of few groups still occupies every worker.
-
-    Args:
-        sequences: Neighbours with the same prompt can share a row.
-        max_tokens: Budget of a micro-batch.
-        workers: Number of workers.
-        packing: When completions share their prompt's row.
-        hidden_size: Of the model, for the share of attention in a row's cost: per layer and token about 24 hidden^2
-            operations, per pair 4 hidden.
-    """
-    rows = build_rows(sequences, max_tokens, packing=packing)
-    if workers > 1:
-        fair = -(-sum(map(len, rows)) // workers)
-        rows = build_rows(sequences, min(max_tokens, fair), packing=packing)
-    parts: list[list[Row]] = [[] for _ in range(workers)]
-    loads = [0.0] * workers
-    costs = [len(row) + row.pairs / (6 * hidden_size) for row in rows]
-    for cost, row in sorted(zip(costs, rows, strict=True), key=lambda pair: pair[0], reverse=True):
-        lightest = loads.index(min(loads))
-        parts[lightest].append(row)
-        loads[lightest] += cost
-    each = [micro_batches(part, max_tokens) for part in parts]
-    count = max(map(len, each))
-    return [batches + [NOTHING] * (count - len(batches)) for batches in each]
+def shares(rows: Sequence[Row], count: int, *, cost: Callable[[Row], float]) -> list[list[Row]]:
+    """Distributes rows over `count` shares of nearly equal cost: the longest first, each to the least share so far."""
+    parts: list[list[Row]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+    for row in sorted(rows, key=cost, reverse=True):
+        least = loads.index(min(loads))
+        parts[least].append(row)
+        loads[least] += cost(row)
+    return parts
 
 
 def collate_shared(rows: Sequence[Row], device: torch.device | str = "cpu") -> MicroBatch:

@@ -89,7 +89,7 @@ def check_context(model: str, max_length: int) -> None:
         )
 
 
-def renderer(tasks: Sequence[Task], tokenizer: Any, max_prompt_tokens: int) -> Render:
+def renderer(tasks: Sequence[Task], tokenizer: Any, max_prompt_tokens: int | None) -> Render:
     """A function that renders problems of these tasks to token ids."""
     options = {task.name: task.spec.prompt.template_kwargs for task in tasks}
     return lambda problem: render(problem, tokenizer, max_prompt_tokens, template_kwargs=options.get(problem.task))

@@ -77,6 +77,9 @@ def check(completion, answer, row):
 """A random policy passes about half of the time, so groups are mixed and every step updates."""
 
 
+SLOW_CHECK = "import time\n" + CHECK.replace("    return", "    time.sleep(0.02)\n    return")
+
+
 def write_letters_task(folder: Path, check: str = CHECK) -> Path:
     """A task whose answer passes when it begins with one of half the characters."""
     rows = [{"q": f"{i}?", "a": "acegikmoqsuwy02468+*,>("} for i in range(10)]

@@ -1,6 +1,17 @@
+import random
+
 import torch
 
-from rloo_verify.packing import Packing, Row, Scored, build_rows, collate_plain, collate_shared, micro_batches
+from rloo_verify.packing import (
+    Packing,
+    Row,
+    Scored,
+    build_rows,
+    collate_plain,
+    collate_shared,
+    micro_batches,
+    shares,
+)
 
 FREE = Packing(0.0)
 
@@ -96,3 +107,29 @@ def test_a_row_over_the_budget_goes_alone():
 def test_nothing_gives_no_micro_batches():
     assert micro_batches([], 10) == []
     assert torch.is_tensor(collate_shared(build_rows(PAIR, 100)).targets_K)
+
+
+def test_shares_hold_every_row_once_and_differ_by_no_more_than_one_row() -> None:
+    rng = random.Random(3)
+    rows = [
+        Row((1,) * 20, [Scored(8 * i + j, (1,) * 20, (2,) * rng.randint(5, 60)) for j in range(8)]) for i in range(10)
+    ]
+    costs = {id(row): len(row) + row.pairs / (6 * 64) for row in rows}
+    cost = lambda row: costs[id(row)]  # noqa: E731
+    for workers in (1, 2, 3, 8, 12):
+        parts = shares(rows, workers, cost=cost)
+        assert len(parts) == workers
+        assert sorted(one.index for part in parts for row in part for one in row.scored) == list(range(80))
+        totals = [sum(map(cost, part)) for part in parts]
+        assert max(totals) - min(totals) <= max(costs.values())  # what longest processing time first guarantees
+
+
+def test_the_longest_row_comes_first_and_goes_to_the_idlest() -> None:
+    rows = [Row((1,), [Scored(i, (1,), (2,) * length)]) for i, length in enumerate((4, 9, 5, 6))]
+    parts = shares(rows, 2, cost=len)  # 10 | 7, then 6 to the second, 5 to the first
+    assert [[len(row) for row in part] for part in parts] == [[10, 5], [7, 6]]
+
+
+def test_pairs_of_attention_are_counted_by_hand() -> None:
+    # a prompt of 2 sees 1 + 2 keys; completions of 3 and of 1 see 2 + 1..3 and 2 + 1: 3 + (3 + 4 + 5) + 3 = 18
+    assert Row((1, 2), [Scored(0, (1, 2), (3, 4, 5)), Scored(1, (1, 2), (6,))]).pairs == 18

@@ -1,6 +1,7 @@
 """Several processes must compute what one computes: float64, gloo on a CPU."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,16 @@ import pytest
 import torch
 from exact import MODELS, exact_model
 from processes import run
+from runs import assert_same_bits
 from test_learner import GROUPS, make_group, plain_gradients
-from tiny import character_tokenizer
 
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.learner import Learner, Update
-from rloo_verify.packing import NOTHING
+from rloo_verify.packing import NOTHING, Scored
 from rloo_verify.parallel import World, follow, full
 from rloo_verify.types import Group
 
 EXACT = 1e-10
-TOKENIZER = character_tokenizer()
-VOCABULARY = len(TOKENIZER)
 
 
 def build(world: World, kind: str = "llama", *, lora: bool = False, seed: int = 0, **changes: Any) -> Learner:
@@ -134,3 +133,66 @@ def test_the_gradient_of_three_processes_is_the_definition(tmp_path: Path) -> No
     (one, *_) = run(3, learn, [GROUPS], out=tmp_path / "out")
     for name, value in expected.items():
         torch.testing.assert_close(one.gradients[0][name], value, rtol=0, atol=EXACT, msg=name)
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["a reference model", "adapters, whose base is the reference"])
+def test_the_kl_penalty_and_adapters_are_those_of_one_process(lora: bool, tmp_path: Path) -> None:
+    steps = [GROUPS, [make_group("second", "ppf", version=1)]]
+    alone = learn(World(), steps, lora=lora, kl_beta=0.1)
+    together = run(2, partial(learn, lora=lora, kl_beta=0.1), steps, out=tmp_path / "out")
+    assert_equal(together[0], alone)
+    for one, other in zip(together[0].updates, alone.updates, strict=True):
+        assert one.kl is not None
+        assert other.kl is not None
+        assert one.kl.mean == pytest.approx(other.kl.mean, abs=EXACT)
+    assert together[0].weights.keys() == alone.weights.keys()  # adapters merged, names of the base model
+    for name, value in alone.weights.items():
+        torch.testing.assert_close(together[0].weights[name], value, rtol=0, atol=1e-8, msg=name)
+
+
+def test_gradient_checkpointing_and_any_budget_give_the_same_gradient(tmp_path: Path) -> None:
+    alone = learn(World(), [GROUPS], micro_batch_tokens=4096)
+    for budget in (1, 4096):
+        changes = {"gradient_checkpointing": True, "micro_batch_tokens": budget}
+        assert_equal(run(2, partial(learn, **changes), [GROUPS], out=tmp_path / str(budget))[0], alone)
+
+
+def bits_before_and_after(world: World, groups: list[Group]) -> list[dict[str, torch.Tensor]] | None:
+    if not world.leads:
+        follow(world, lambda: world.together(lambda: build(world)))
+        return None
+    learner = world.together(lambda: build(world))
+    states = []
+    for step in ([make_group("first", "pf")], groups):
+        learner.step(step)
+        states.append({name: value.clone() for name, value in learner.named_weights()})
+    return states
+
+
+def test_a_step_without_a_mixed_group_leaves_every_shard_bit_identical(tmp_path: Path) -> None:
+    nothing = [make_group("x", "pp", version=1), make_group("y", "ff", version=1), make_group("z", "pe", version=1)]
+    (states, _) = run(2, bits_before_and_after, nothing, out=tmp_path / "out")
+    assert_same_bits(*states)
+
+
+def scores(world: World) -> list[list[float]] | None:
+    pairs = [((5, 6, 7), (8, 9)), ((5,), (6, 7, 8)), ((9, 9), ())]
+    if not world.leads:
+        follow(world, lambda: world.together(lambda: build(world)))
+        return None
+    return world.together(lambda: build(world)).score(pairs, 0.7)
+
+
+def test_scores_come_back_in_order_whoever_computed_them(tmp_path: Path) -> None:
+    (together, *_) = run(3, scores, out=tmp_path / "out")
+    for one, other in zip(together, scores(World()) or [], strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_one_group_occupies_all_workers_and_the_idle_one_gets_empty_micro_batches() -> None:
+    scorer = build(World()).scorer
+    group = [Scored(i, (1, 2, 3), (4,) * 10) for i in range(8)]  # 83 tokens, 42 a worker: 3 + 30 fit, 43 do not
+    sizes = [[len(row) for rows in part for row in rows] for part in scorer.shares(group, 4096, 2)]
+    assert sizes == [[33, 23], [33]]
+    lone = scorer.shares(group[:1], 4096, 3)
+    assert [part[0] is NOTHING for part in lone] == [False, True, True]

@@ -13,6 +13,7 @@ import pytest
 import torch
 from runs import (
     CHECK,
+    SLOW_CHECK,
     assert_same_bits,
     final_state,
     rows_of,
@@ -203,9 +204,6 @@ def test_kill_9_at_any_moment_resumes_to_the_same_bits(tmp_path: Path) -> None:
     assert sum(kills) >= 10
     assert torn > 0  # at least one checkpoint was half written
     same_outcome(run, whole)
-
-
-SLOW_CHECK = "import time\n" + CHECK.replace("    return", "    time.sleep(0.02)\n    return")
 
 
 def test_ctrl_c_finishes_the_step_saves_and_exits_130_and_the_same_command_goes_on(tmp_path: Path, whole: Path) -> None:

@@ -126,7 +126,11 @@ def _send(connection: Connection, message: Mapping[str, Any]) -> None:
 def _limit_memory(memory_mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     size = memory_mib * 1024 * 1024
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    size = size if hard < 0 else min(size, hard)
+    # The soft limit alone: bubblewrap's programs are children of this process, get limits of their own, and could not
+    # have more than its hard one.
+    resource.setrlimit(resource.RLIMIT_AS, (size, hard))
 
 
 def _exit_with_parent(parent: int) -> None:

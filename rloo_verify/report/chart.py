@@ -7,9 +7,6 @@ from typing import Any
 MAX_POINTS = 1000
 """Points of a curve. More steps are put together in equal runs of steps; the page says so."""
 
-COLOURS = ("blue", "orange", "green", "pink", "sky", "vermillion", "grey")
-"""The palette of Okabe and Ito, which people with any kind of colour vision can tell apart; see report.css."""
-
 Value = float | None
 Row = Mapping[str, Any]
 
@@ -21,7 +18,8 @@ class Series:
     Attributes:
         label: Its name in the legend.
         values: One value for each x; None leaves a gap, which curves bridge.
-        colour: A colour's name in report.css.
+        colour: A colour's name in report.css: of the palette of Okabe and Ito, which people with any kind of colour
+            vision can tell apart.
         stacked: Stands on the stacked series before it, as an area (or a bar).
         dots: Each value is marked.
         low: Lower ends of intervals, drawn as a band with `high`; None without a band.

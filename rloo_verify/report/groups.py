@@ -117,7 +117,7 @@ def answer_json(record: Record) -> dict[str, Any]:
         "cut": record.get("finish_reason") == "length",
         "text": cut(record.get("text")),
     }
-    return {key: value for key, value in values.items() if value not in (None, "", False)}
+    return {key: value for key, value in values.items() if value is not None and value is not False and value != ""}
 
 
 def outcome_label(records: Iterable[Record]) -> Signal:

@@ -47,7 +47,7 @@ def training_page(run: RunReader, *, watch: int = 0) -> str:
             "written": time.time() if watch else None,
         },
         summary=summary,
-        planned=_steps(config),
+        planned=planned_steps(config),
         rates=_rates(summary, evaluations),
         signals=[(name, summary["signals"][name], summary["signals"][name] / max(1, groups)) for name in Signal],
         groups=groups,
@@ -81,7 +81,7 @@ def _last_share(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     return rows[-1].get(key) if rows else None
 
 
-def _steps(config: str) -> int | None:
+def planned_steps(config: str) -> int | None:
     """The steps that a run is to have; None where its config cannot be read."""
     try:
         steps = tomllib.loads(config).get("run", {}).get("steps")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rloo_verify.report.chart import COLOURS, Chart, Curves, Series, Value
+from rloo_verify.report.chart import Chart, Curves, Series, Value
 from rloo_verify.report.words import plural
 from rloo_verify.types import Signal
 
@@ -38,9 +38,9 @@ def _reward(curves: Curves, evaluations: Sequence[Row]) -> Chart:
     measured = {int(row["step"]): row for row in evaluations}
     rewards = dict(zip(curves.steps, curves.mean("reward"), strict=True))
     x = sorted({*measured, *rewards})
-    series = [Series(label="training reward", values=[rewards.get(step) for step in x], colour="sky")]
+    series = [Series(label="training reward", values=[rewards.get(step) for step in x], colour="orange")]
     rates = [key for key in (evaluations[-1] if evaluations else {}) if key.startswith("pass@")]
-    for name, colour in zip(rates, ("blue", "green", "vermillion", "pink"), strict=False):
+    for name, colour in zip(rates, ("blue", "green", "pink", "vermillion"), strict=False):
         ends = [(measured.get(step, {}).get("intervals") or {}).get(name) or (None, None) for step in x]
         band = name == rates[0] and any(low is not None for low, _ in ends)
         series.append(
@@ -121,7 +121,7 @@ def _seconds_of(phase: str) -> Callable[[Row], float]:
 
 def _reason_colours(names: Sequence[str]) -> dict[str, str]:
     """Right answers are green wherever they occur; the other reasons take the other colours in order."""
-    rest = iter(colour for colour in COLOURS if colour != "green")
+    rest = iter(["vermillion", "orange", "pink", "sky", "blue"])
     return {name: "green" if name == "correct" else next(rest, "grey") for name in names}
 
 

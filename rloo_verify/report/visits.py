@@ -126,7 +126,7 @@ def _table(stories: Sequence[Story], total: int, belongs: Any = None) -> dict[st
             {
                 "problem": story.problem,
                 "visits": len(story.visits),
-                "steps": f"{story.first.step}\N{EN DASH}{story.last.step}",
+                "steps": sorted({story.first.step, story.last.step}),
                 "first": story.first.rate,
                 "last": story.last.rate,
                 "answers": sum(visit.judged for visit in story.visits),

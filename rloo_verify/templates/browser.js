@@ -35,9 +35,10 @@ function answerCard(answer) {
       element("span", "", answer.reason ?? ""),
       answer.cut ? element("span", "tag", "truncated") : "",
       element("span", "soft", facts)),
-    answer.answer !== undefined ? element("p", "extracted", element("span", "soft", "answer "), element("code", "", visible(answer.answer))) : "",
     element("pre", "", answer.text === undefined ? element("i", "soft", "empty") : visible(answer.text)),
-    answer.detail !== undefined ? element("p", "soft", visible(answer.detail)) : "");
+    answer.answer === undefined && answer.detail === undefined ? "" : element("p", "",
+      ...(answer.answer === undefined ? [] : [element("span", "soft", "answer "), element("code", "", visible(answer.answer)), " "]),
+      element("span", "soft", visible(answer.detail ?? ""))));
 }
 
 function groupBody(group, sides, matches) {

@@ -16,7 +16,14 @@ const FORMATS = {
 };
 const whole = (value) => Math.round(value).toLocaleString("en");
 const compact = (value) => Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
-const short = { rate: (value) => value.toFixed(1), seconds: (value) => `${Number(value.toPrecision(3))} s` };
+const short = {
+  rate: (value) => value.toFixed(1),
+  power: (value) => value.toExponential(0).replace("-", "\u2212"),
+  seconds: (value) => `${Number(value.toPrecision(3))} s`,
+};
+
+const WHOLE_STEPS = [...Array(10).keys()].flatMap((power) => [1, 2, 5].map((factor) => factor * 10 ** power));
+const tens = (_plot, splits) => splits.map((value) => (Number.isInteger(Math.round(1e6 * Math.log10(value)) / 1e6) ? value : null));
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -60,8 +67,8 @@ function describe(chart, width) {
     series.push({
       label: one.label,
       value: legendText(format, one),
-      stroke: chart.bars ? undefined : ink,
-      width: chart.bars ? 0 : one.stacked ? 1 : one.dots ? 2 : 1.5,
+      stroke: ink,
+      width: chart.bars || one.stacked ? 0 : one.dots ? 2 : 1.5,
       fill: chart.bars ? ink : one.stacked ? `${ink}b8` : undefined,
       paths: chart.bars ? uPlot.paths.bars({ size: [0.9, 70], radius: 0.1 }) : undefined,
       spanGaps: true,
@@ -101,8 +108,8 @@ function options(chart, width, series, bands) {
       y: chart.log ? { distr: 3 } : { range },
     },
     axes: [
-      { ...axis, size: 30, space: 60, values: (_plot, splits) => splits.map((v) => (Number.isInteger(v) || chart.x_format !== "count" ? FORMATS[chart.x_format](v) : "")) },
-      { ...axis, size: 56, space: 32, values: (_plot, splits) => splits.map((v) => (v === null ? null : format(v))) },
+      { ...axis, size: 30, space: 60, incrs: chart.x_format === "count" ? WHOLE_STEPS : undefined, values: (_plot, splits) => splits.map(FORMATS[chart.x_format]) },
+      { ...axis, ...(chart.log ? { grid: { ...axis.grid, filter: tens }, ticks: { ...axis.ticks, filter: tens } } : {}), size: 56, space: 32, values: (_plot, splits) => splits.map((v) => (v === null ? null : format(v))) },
     ],
     cursor: { points: { size: 7 }, drag: { x: !chart.bars, y: false }, ...(chart.bars ? {} : { sync: { key: chart.x_name } }) },
     legend: { markers: { width: 0, fill: (_plot, i) => colour(inDrawingOrder(chart, chart.series)[i - 1]?.colour ?? "line") } },
