@@ -50,8 +50,11 @@ def compare(
 ) -> None:
     """Compare two evaluations problem by problem: differences with their intervals, a sign test, and what flipped."""
     from rloo_verify.compare import compare_samples
+    from rloo_verify.evaluation_folder import read_settings
     from rloo_verify.storage import write_atomically
 
+    if out is not None and (out.is_file() or read_settings(out)):
+        raise FormatError(f"--out {out} is an evaluation itself; choose another folder")
     sides = read_side(a), read_side(b)
     names = _names(a, b)
     found = compare_samples(sides[0].samples, sides[1].samples, k_values(k) if k else (), names=names)
@@ -66,7 +69,7 @@ def compare(
     else:
         _print(found)
         if out is not None:
-            typer.echo(f"written to {out}")
+            typer.echo(f"report: {out / 'report.html'}")
 
 
 def read_side(path: Path) -> Side:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from rloo_verify.agreement import Agreement, agreement
 from rloo_verify.errors import ConfigError, FormatError
 from rloo_verify.evaluate import Evaluation, evaluate_samples
 from rloo_verify.evaluation_folder import EvaluationFolder
+from rloo_verify.evaluation_progress import EvaluationProgress
 from rloo_verify.formats import SavedFile
 from rloo_verify.formats.saved import SavedAnswer
 from rloo_verify.matching import Matched, marked, match
 from rloo_verify.other_checker import checker_folder
+from rloo_verify.report import write_evaluation_report
 from rloo_verify.samples import Sample
 from rloo_verify.sandbox.runner import require_sandbox
 from rloo_verify.storage import write_atomically
@@ -52,6 +52,7 @@ class ScoreSettings:
         sandbox: Where the programs of code tasks run: `auto`, `docker` or `bwrap`.
         out: The evaluation folder; with several models, one folder a model inside it.
         fresh: Delete what is there and start over.
+        retry_errors: Judge again what an earlier command could not judge.
     """
 
     file: SavedFile
@@ -64,6 +65,7 @@ class ScoreSettings:
     workers: int = 2
     sandbox: str = "auto"
     fresh: bool = False
+    retry_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +210,15 @@ def _judge(
     settings: ScoreSettings, parts: Sequence[_Part], folders: Sequence[EvaluationFolder], console: Console
 ) -> None:
     """Judges what is not judged yet, all models together, and adds each sample to its folder as it is done."""
+    if settings.retry_errors:
+        for folder in folders:
+            folder.keep([sample for sample in folder.samples if sample.outcome is not Outcome.ERROR])
     pending = [(part, folder, key) for part, folder in zip(parts, folders, strict=True) for key in _left(part, folder)]
     if not pending:
         return
+    total = sum(len(part.answers) for part in parts)
     if settings.task.spec.check.checker == "code":
         require_sandbox({"backend": settings.sandbox})
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         checker_folder(settings.task) as checker,
         Verifier(
@@ -222,22 +227,18 @@ def _judge(
             timeout_seconds=TIMEOUT_SECONDS,
             sandbox={"backend": settings.sandbox},
         ) as verifier,
-        Bar(*columns, console=console, transient=True) as bar,
+        EvaluationProgress(console, total, [sample for folder in folders for sample in folder.samples]) as progress,
     ):
-        total = sum(len(part.answers) for part in parts)
-        progress = bar.add_task("judging", total=total, completed=total - len(pending))
         futures: dict[Future[Verdict], tuple[EvaluationFolder, Key, SavedAnswer, Problem]] = {}
         for part, folder, key in pending:
             answer, problem = part.answers[key]
             future = verifier.submit(problem, marked(answer.text, settings.mark))
             futures[future] = (folder, key, answer, problem)
-        errors = 0
         for future in as_completed(futures):
             folder, key, answer, problem = futures[future]
-            verdict = future.result()
-            folder.append(_sample(key, answer, problem, verdict))
-            errors += verdict.outcome is Outcome.ERROR
-            bar.update(progress, advance=1, description=f"judging, {errors} errors" if errors else "judging")
+            sample = _sample(key, answer, problem, future.result())
+            folder.append(sample)
+            progress.show(sample)
 
 
 def _left(part: _Part, folder: EvaluationFolder) -> Iterator[Key]:
@@ -264,7 +265,7 @@ def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -
 
 
 def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:
-    """Counts one model's verdicts, and writes summary.json and agreement.json."""
+    """Counts one model's verdicts, and writes summary.json, agreement.json and report.html."""
     evaluation = evaluate_samples(folder.samples, ks)
     verdicts = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
     agreed = agreement((answer.line, answer.label, verdicts[key]) for key, (answer, _) in part.answers.items())
@@ -272,4 +273,5 @@ def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: 
         write_atomically(folder.path / "agreement.json", json.dumps(agreed.as_json(), indent=1, default=str) + "\n")
     about = {"task": settings.task.name, "model": part.model, "split": settings.split}
     folder.finish({**about, **evaluation.as_json()})
+    write_evaluation_report(folder.path)
     return Score(part.model, folder.path, evaluation, agreed)
