@@ -195,7 +195,7 @@ def assert_same_bits(one: Any, other: Any) -> None:
         assert one == other
 
 
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "learner_tokens_per_second", "mfu")
 
 
 def story(run: Path) -> dict[str, Any]:
