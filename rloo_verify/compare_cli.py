@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MAX_SHOWN = 20
 """Flipped problems in the terminal; compare.json has all."""
 
-MAY_DIFFER = ("model", "weights", "file", "answers", "command", "seed", "format", "label")
-"""Settings that two evaluations are compared for, or that cannot make them less comparable."""
+MATTERS = ("task", "split", "n", "temperature", "max_new_tokens", "extra", "checker", "options")
+"""Settings in which two evaluations should agree. Their problems, prompts and references are compared one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,9 @@ def _names(a: Path, b: Path) -> tuple[str, str]:
 
 def _settings_warnings(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """The settings that are known of both and differ."""
-    differ = [key for key in a if key in b and key not in MAY_DIFFER and a[key] != b[key]]
-    return [f"the settings differ: {', '.join(f'{key} {a[key]!r} and {b[key]!r}' for key in differ)}"] if differ else []
+    known = [key for key in MATTERS if a.get(key) is not None and b.get(key) is not None]
+    differ = [f"{key} {a[key]!r} and {b[key]!r}" for key in known if a[key] != b[key]]
+    return [f"the settings differ: {', '.join(differ)}"] if differ else []
 
 
 def _print(found: "Comparison") -> None:

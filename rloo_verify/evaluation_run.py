@@ -123,8 +123,9 @@ def _problems(settings: EvalSettings) -> tuple[list[Problem], Callable[[Problem]
     longest = max(problems, key=lambda problem: len(problem.prompt_token_ids_T))
     length = len(longest.prompt_token_ids_T)
     if limit is not None and length + settings.max_new_tokens > limit:
+        advice = f"; lower --max-new-tokens to {limit - length}" if length < limit else ""
         raise ConfigError(
             f"{longest.id}: a prompt of {length} tokens and --max-new-tokens {settings.max_new_tokens} do not fit the "
-            f"context of {settings.model}, which holds {limit}; lower --max-new-tokens to {max(1, limit - length)}"
+            f"context of {settings.model}, which holds {limit}{advice}"
         )
     return problems, lambda problem: str(tokenizer.decode(problem.prompt_token_ids_T))

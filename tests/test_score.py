@@ -15,7 +15,8 @@ from commands import Command, assert_user_error
 from open_sandboxes import BACKENDS, need_bwrap, shared
 from task_folder import write_task
 
-from rloo_verify.samples import read_samples
+from rloo_verify.evaluation_folder import EvaluationFolder
+from rloo_verify.samples import Sample, read_samples
 
 QUESTIONS = [{"q": f"{i}+{i}=", "a": str(2 * i)} for i in range(10)]
 
@@ -194,6 +195,8 @@ def test_a_checker_of_ones_own_judges(command: Command, tmp_path: Path, sums: Pa
     arguments = ("saved.jsonl", "--task", sums, "--columns", "text=out,problem=id", "--checker", "mine.py:ends")
     assert result(command, *arguments)["scores"][0]["pass@1"] == 1.0
     assert result(command, *arguments, "--check-option", "mark=!")["scores"][0]["pass@1"] == 0.0
+    (tmp_path / "mine.py").write_text("def ends(text, answer, row):\n    return False\n")
+    assert "(checker_file: " in refusal(command, *arguments)  # an edited checker does not go on with old verdicts
     assert "got an unexpected keyword argument 'mrak'" in refusal(command, *arguments, "--check-option", "mrak=!")
     assert "no checker is called 'mth'" in refusal(command, *arguments[:-1], "mth")
 
@@ -363,3 +366,48 @@ def test_a_rollout_file_of_several_tasks_wants_one_named(command: Command, tmp_p
     written(tmp_path / "step-000001.jsonl", *rows)
     assert "the answers are to gsm8k, math; choose with --task" in refusal(command, "step-000001.jsonl")
     assert result(command, "step-000001.jsonl", "--task", "gsm8k")["scores"][0]["completions"] == 1
+
+
+def test_answers_that_were_never_drawn_stay_errors(command: Command, tmp_path: Path) -> None:
+    drawn = {
+        "problem": "gsm8k/test/1",
+        "task": "gsm8k",
+        "sample_index": 0,
+        "outcome": "pass",
+        "text": "#### 4",
+        "reference": "4",
+    }
+    undrawn = {
+        **drawn,
+        "sample_index": 1,
+        "outcome": "error",
+        "reason": "engine_error",
+        "detail": "HTTP 500",
+        "text": None,
+    }
+    written(tmp_path / "own.jsonl", drawn, undrawn)
+    (one,) = result(command, "own.jsonl")["scores"]
+    assert (one["passed"], one["errors"], one["reasons"]) == (1, 1, {"correct": 1, "engine_error": 1})
+    assert one["agreement"]["agree"] == 2
+    written(tmp_path / "own.jsonl", drawn, {**undrawn, "outcome": "fail"})
+    assert "line 2 (rloo-verify samples): `text` is null, not text" in refusal(command, "own.jsonl")
+
+
+def test_ctrl_c_keeps_what_is_judged(
+    command: Command, tmp_path: Path, sums: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "saved.jsonl", *({"id": i, "out": str(2 * i)} for i in range(10)))
+    append = EvaluationFolder.append
+
+    def interrupted(folder: EvaluationFolder, sample: Sample) -> None:
+        append(folder, sample)
+        if len(folder.samples) == 3:
+            raise KeyboardInterrupt
+
+    arguments = ("saved.jsonl", "--task", sums, "--columns", "text=out,problem=id")
+    with monkeypatch.context() as patch:
+        patch.setattr(EvaluationFolder, "append", interrupted)
+        code, _, errors = command("score", *arguments)
+    assert (code, "evals/sums-saved keeps what is judged" in errors) == (130, True)
+    assert len(read_samples(tmp_path / "evals" / "sums-saved" / "samples.jsonl")) == 3
+    assert result(command, *arguments)["scores"][0]["passed"] == 10

@@ -1,6 +1,7 @@
 """The report of one evaluation: rates, how they spread over problems, reasons, lengths, and the samples."""
 
 import json
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,7 +106,7 @@ def _rates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": name,
             "value": summary.get(name),
             "interval": intervals.get(name),
-            "problems": problems.get(name[5:]),
+            "problems": problems.get(re.split("[@^]", name)[1]),
             "as_fail": as_fail.get(name),
         }
         for name in rate_names(ks)

@@ -140,9 +140,8 @@ function startBrowser(browser, store) {
     if (fitting.length === 1) first[0].open = true;
     found.textContent = `${fitting.length.toLocaleString("en")} of ${browser.groups.length.toLocaleString("en")} groups`;
   };
-  let timer;
-  fields.text.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(filter, 150); });
-  for (const field of Object.values(fields)) field.addEventListener("change", filter);
+  // not "change": a text field sends it when it loses the focus, and what was clicked would be replaced under the pointer
+  for (const field of Object.values(fields)) field.addEventListener("input", filter);
   root.querySelector("[data-part=clear]").onclick = () => { for (const field of Object.values(fields)) field.value = ""; filter(); };
   more.onclick = showMore;
   for (const button of document.querySelectorAll("button[data-find]")) {
