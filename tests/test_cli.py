@@ -144,7 +144,7 @@ def test_a_checker_that_cannot_be_imported_is_found_before_anything_starts(tmp_p
 
 
 def test_viewing_something_else_is_one_sentence(tmp_path: Path, command: Command) -> None:
-    assert_user_error(command("view", tmp_path), "is not a run folder: it has no config.toml")
+    assert_user_error(command("view", tmp_path), "is no run folder (config.toml)")
 
 
 def test_the_doctor_reports_every_part_of_the_machine(command: Command) -> None:

@@ -21,14 +21,17 @@ from report_folders import (
     write_steps,
 )
 
+from rloo_verify.agreement import agreement
 from rloo_verify.errors import RunError
 from rloo_verify.report import groups as report_groups
 from rloo_verify.report import write_comparison_report, write_evaluation_report, write_report
 from rloo_verify.report.chart import Curves, histogram
 from rloo_verify.report.groups import cut, evenly, fitting, natural
+from rloo_verify.report.visits import Story, Visit
 from rloo_verify.report.words import duration, percent, signed
 from rloo_verify.runlog import RunReader
-from rloo_verify.types import Group, Problem
+from rloo_verify.samples import group_samples
+from rloo_verify.types import Group, Outcome, Problem
 
 
 @pytest.fixture
@@ -101,6 +104,14 @@ def test_dead_problems_are_counted_by_their_visits_and_learning_ones_by_their_ch
     assert re.search(r"Slipping: 1.*lost ?2 ?1–3 ?50% ?0%", text)
 
 
+def test_what_a_problem_learns_is_the_difference_of_the_halves_of_its_visits() -> None:
+    visits = [Visit(step, passed, 4) for step, passed in enumerate((2, 0, 1, 3, 2), start=1)]
+    story = Story("a", visits)
+    assert story.earlier == 2 / 8  # the first two of five
+    assert story.later == 6 / 12
+    assert Story("b", visits[:1]).change == 0
+
+
 def test_a_second_report_reads_only_the_rollouts_that_are_new_or_were_done_again(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +126,14 @@ def test_a_second_report_reads_only_the_rollouts_that_are_new_or_were_done_again
     again.write_text(again.read_text().replace('"fail"', '"pass"'))
     assert "Dead: 0 always failed" in page_of(run).text
     assert read == ["step-000002.jsonl"]
+
+
+def test_many_held_out_rates_stand_in_a_table(run: Path) -> None:
+    write_evaluations(run, at_1=[0.25, 0.5], at_4=[0.5, 0.75], at_16=[0.625, None])
+    text = page_of(run).text
+    assert "pass@160.625[0.525, 0.725]n/a" in text
+    assert "held-out pass@40.500 → 0.750" in text
+    assert "held-out pass@16" not in text
 
 
 def test_a_run_that_did_nothing_yet_has_a_report(run: Path) -> None:
@@ -202,6 +221,32 @@ def test_an_evaluation_that_goes_on_shows_the_rates_of_the_samples_that_are_ther
     page = page_at(write_evaluation_report(folder))
     assert "so far; the evaluation is not finished" in page.text
     assert "0.750" in page.text  # (1/2 + 2/2) / 2
+
+
+def test_answers_judged_otherwise_than_before_say_so(tmp_path: Path) -> None:
+    group = judged_group("a", "pff")
+    folder = write_evaluation(tmp_path / "e", [group])
+    pairs = zip((Outcome.PASS, Outcome.PASS, None), group_samples([group]), strict=True)
+    agreed = agreement((line, old, sample) for line, (old, sample) in enumerate(pairs))
+    assert agreed is not None
+    (folder / "agreement.json").write_text(json.dumps(agreed.as_json()))
+    page = page_at(write_evaluation_report(folder))
+    assert "1 of 2 answers with an earlier verdict are judged as before" in page.text
+    (answers,) = page.data["browser"]["groups"][0]["sides"]
+    assert [answer.get("earlier") for answer in answers] == [None, "pass", None]
+
+
+def test_a_problem_with_one_answer_is_called_by_its_verdict(tmp_path: Path) -> None:
+    groups = [judged_group(name, outcome) for name, outcome in (("a", "p"), ("b", "f"), ("c", "e"), ("d", "pe"))]
+    page = page_at(write_evaluation_report(write_evaluation(tmp_path / "e", groups)))
+    assert [group["label"] for group in page.data["browser"]["groups"]] == ["pass", "fail", "error", "all_pass"]
+
+
+def test_a_checkpoint_keeps_the_name_of_its_run(tmp_path: Path) -> None:
+    folder = write_evaluation(tmp_path / "e", [judged_group("a", "p")])
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, "model": "runs/x/checkpoints/step-000040"}))
+    assert "tiny: x/step-000040" in page_at(write_evaluation_report(folder)).text
 
 
 def test_a_folder_without_samples_is_one_sentence(tmp_path: Path) -> None:

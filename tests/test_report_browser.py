@@ -1,5 +1,6 @@
 """The reports in headless Chromium: nothing goes wrong or out, filters work, in light and dark, on a phone."""
 
+import json
 import os
 import re
 import signal
@@ -23,9 +24,11 @@ from report_folders import (
     write_steps,
 )
 
+from rloo_verify.agreement import agreement
 from rloo_verify.report import write_comparison_report, write_evaluation_report, write_report
 from rloo_verify.runlog import RunReader
-from rloo_verify.types import Group, Problem
+from rloo_verify.samples import group_samples
+from rloo_verify.types import Group, Outcome, Problem
 
 pytestmark = pytest.mark.browser
 
@@ -198,6 +201,18 @@ def test_a_comparison_shows_both_sides_beside_each_other(comparison: Path, new_t
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] <= right["x"]
     assert tab.page.locator(".sides > div").nth(1).locator(".answer.pass").count() == 3
+
+
+def test_answers_judged_otherwise_than_before_are_found(tmp_path: Path, new_tab: NewTab) -> None:
+    groups = [judged_group("same", "pf"), judged_group("other", "pf")]
+    folder = write_evaluation(tmp_path / "e", groups)
+    old = [Outcome.PASS, Outcome.FAIL, Outcome.PASS, Outcome.ERROR]
+    agreed = agreement((line, *pair) for line, pair in enumerate(zip(old, group_samples(groups), strict=True)))
+    assert agreed is not None
+    (folder / "agreement.json").write_text(json.dumps(agreed.as_json()))
+    tab = new_tab().open(write_evaluation_report(folder)).choose("earlier", "error")
+    assert tab.shown() == ["other"]
+    assert "was error" in tab.page.locator(".answer.fail").inner_text()
 
 
 def test_pointing_at_a_curve_shows_its_values(training: Path, new_tab: NewTab) -> None:

@@ -34,7 +34,7 @@ def write_comparison_report(folder: Path, a: Path, b: Path) -> Path:
     """
     comparison = read_comparison(folder)
     browser = _browser(comparison, _samples(a), _samples(b))
-    charts = [_differences(comparison)] if comparison["flips"] else []
+    charts = [_differences(comparison)] if comparison["flips"] and comparison["sign_test_n"] > 1 else []
     html = render(
         "comparison.html.j2",
         data={"charts": [chart.as_json() for chart in charts], "browser": browser},
@@ -76,7 +76,7 @@ def _browser(comparison: Mapping[str, Any], a: Path, b: Path) -> dict[str, Any]:
         left_out = (
             f"Shown here: {len(groups):,} of {plural(len(comparison['flips']), 'flipped problem')}, evenly spaced."
         )
-    return {"groups": groups, "left_out": left_out, "sides": [comparison["a"], comparison["b"]]}
+    return {"groups": groups, "left_out": left_out, "sides": [comparison["a"], comparison["b"]], "noun": "problems"}
 
 
 def _of_problems(file: Path, wanted: set[str]) -> dict[str, list[Record]]:
