@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -17,7 +16,8 @@ from rloo_verify.errors import RunError
 from rloo_verify.learner import Learner
 from rloo_verify.storage import storage_errors
 
-STATE_FILE = "rloo_state.pt"
+STATE_FOLDER = "rloo_state"
+"""Folder of the resume state inside a checkpoint."""
 
 
 def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, dtype: torch.dtype, keep: int) -> Path:
@@ -43,9 +43,8 @@ def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, d
             temporary.mkdir(parents=True)
             with _os_errors():
                 _write_model(temporary, learner, tokenizer, dtype)
-                with (temporary / STATE_FILE).open("wb") as file:
-                    torch.save({"step": step, "learner": learner.state()}, file)
-            for path in temporary.iterdir():
+                learner.save_state(temporary / STATE_FOLDER)
+            for path in temporary.rglob("*"):
                 _flush(path)
             if final.exists():
                 shutil.rmtree(final)
@@ -64,7 +63,7 @@ def save_checkpoint(folder: Path, step: int, learner: Learner, tokenizer: Any, d
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if (path / STATE_FILE).is_file())
+    return sorted(path for path in folder.glob("step-*") if (path / STATE_FOLDER).is_dir())
 
 
 def load_checkpoint(folder: Path, learner: Learner) -> int:
@@ -82,14 +81,13 @@ def load_checkpoint(folder: Path, learner: Learner) -> int:
     if not found:
         return 0
     try:
-        state = torch.load(found[-1] / STATE_FILE, map_location="cpu", weights_only=True)
-        learner.load_state(state["learner"])
-        return int(state["step"])
-    except (RuntimeError, KeyError, EOFError, OSError, ValueError, UnpicklingError) as error:
+        learner.load_state(found[-1] / STATE_FOLDER)
+    except (RuntimeError, KeyError, OSError, ValueError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise RunError(
             f"{found[-1]} cannot be resumed from ({reason}); delete it to go back to the one before"
         ) from error
+    return int(found[-1].name.removeprefix("step-"))
 
 
 def _write_model(folder: Path, learner: Learner, tokenizer: Any, dtype: torch.dtype) -> None:

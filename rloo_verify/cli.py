@@ -50,7 +50,10 @@ def _options(
     debug: Annotated[bool, typer.Option(help="Show tracebacks and debug logs.")] = False,
 ) -> None:
     logging.basicConfig(
-        level=logging.DEBUG if debug else logging.INFO, format="%(message)s", stream=sys.stderr, force=True
+        level=logging.DEBUG if debug else logging.INFO if _leads() else logging.ERROR,
+        format="%(message)s",
+        stream=sys.stderr,
+        force=True,
     )
     for noisy in ("httpx", "httpx2", "urllib3", "filelock", "datasets", "fsspec", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -74,21 +77,28 @@ def train(
         raise ConfigError(f"the config comes first: rloo-verify train CONFIG {config} VALUE ...")
     settings = load_config(find_config(config), context.args)
     quiet_libraries()
-    if dry_run:
+    if dry_run and _leads():
         from rloo_verify.setup import Parts, choose_engine
 
         problem = Parts(settings).check()
         print(dump_config(settings))
         print(f"# {choose_engine(settings.policy.engine)[1]}")
         print(f"# first prompt: {problem.id}, {len(problem.prompt_token_ids_T)} tokens")
+    if dry_run:
         return
+    from rloo_verify.parallel import follow, joined
     from rloo_verify.progress import Progress
+    from rloo_verify.setup import Parts
     from rloo_verify.train import train as run_training
 
     console = Console(soft_wrap=True)
     folder = Path(settings.run.out) / settings.run.name
     try:
-        summary = run_training(settings, Progress(console), fresh=fresh)
+        with joined() as world:
+            if not world.leads:
+                follow(world, lambda: Parts(settings, world).learner)
+                return
+            summary = run_training(settings, Progress(console), fresh=fresh, world=world)
     except KeyboardInterrupt:
         console.print(f"interrupted; {folder} is saved, the same command goes on from there")
         raise typer.Exit(INTERRUPTED) from None
@@ -112,6 +122,11 @@ def doctor() -> None:
         console.print(finding.detail, markup=False, highlight=False)
 
 
+def _leads() -> bool:
+    """Whether this process speaks: under torchrun the first one only."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK") == "0"
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Runs the command line: user errors become one sentence on standard error and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -122,7 +137,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except RlooVerifyError as error:
         if "--debug" in arguments:
             raise
-        for line in str(error).splitlines():
+        for line in str(error).splitlines() if _leads() else ():
             print(f"error: {line}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:

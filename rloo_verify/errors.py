@@ -44,6 +44,10 @@ class RunError(RlooVerifyError):
     """A run folder cannot be used: locked by another process, or made by a different config."""
 
 
+class ParallelError(RlooVerifyError):
+    """Another process of a data-parallel run ended, failed, or cannot be reached."""
+
+
 class StorageError(RlooVerifyError):
     """The disk is full or a file of the run cannot be written."""
 

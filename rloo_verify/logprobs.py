@@ -2,7 +2,8 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -12,6 +13,7 @@ from rloo_verify import attention
 from rloo_verify.head import chunked_logprobs
 from rloo_verify.packing import (
     NO_PACKING,
+    NOTHING,
     MicroBatch,
     Packing,
     Row,
@@ -20,7 +22,9 @@ from rloo_verify.packing import (
     collate_plain,
     collate_shared,
     micro_batches,
+    shares,
 )
+from rloo_verify.parallel import World
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,21 @@ class Layout(Enum):
     WHOLE = "one completion a row, the model's own forward with all its logits"
 
 
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the model says of the K completion tokens of a micro-batch.
+
+    Attributes:
+        batch: The micro-batch.
+        logprobs_K: Log-prob of each token, differentiable, in nats.
+        entropies_K: Entropy of the distribution that it was drawn from, in nats, where asked for.
+    """
+
+    batch: MicroBatch
+    logprobs_K: Tensor
+    entropies_K: Tensor | None
+
+
 class Scorer:
     """Scores sequences with a model, only at the positions that predict completion tokens.
 
@@ -53,11 +72,13 @@ class Scorer:
     Attributes:
         layout: How sequences are scored.
         packing: When completions share their prompt, where the layout can.
+        module: The model together with its head's log-probs: the outermost module of every forward.
     """
 
     def __init__(self, model: torch.nn.Module, vocabulary_size: int, *, layout: Layout | None = None) -> None:
         """Takes a Hugging Face causal LM on its device; with a `layout` the check is left out."""
         self.model = model
+        self.module = _TokenLogprobs(model)
         self.packing = Packing(min(MAX_OVERHEAD, GATHERING / int(model.config.hidden_size)))  # type: ignore
         self._own_attention: str = model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self.layout = layout or self._self_check(vocabulary_size)
@@ -73,30 +94,48 @@ class Scorer:
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
-    def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> Iterator[list[Row]]:
+    def micro_batches(self, sequences: Sequence[Scored], max_tokens: int) -> list[list[Row]]:
         """Splits sequences into micro-batches of at most `max_tokens` tokens in the layout of this model."""
-        rows = build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
-        yield from micro_batches([row for row in rows if len(row.scored) > 1], max_tokens)
-        yield from micro_batches([row for row in rows if len(row.scored) == 1], max_tokens, padded=True)
+        (mine,) = self.shares(sequences, max_tokens, 1)
+        return mine
 
-    def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
-        """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
+    def shares(self, sequences: Sequence[Scored], max_tokens: int, workers: int) -> list[list[list[Row]]]:
+        """The micro-batches of each of some workers: of equal cost as far as rows allow, and equal in number.
+
+        A group longer than a fair share is split, so that a step of few groups occupies every worker. A worker with
+        fewer micro-batches than another gets `NOTHING` for the rest.
+        """
+        rows = self._rows(sequences, max_tokens)
+        if workers > 1:
+            fair = -(-sum(map(len, rows)) // workers)
+            rows = self._rows(sequences, min(max_tokens, fair))
+        hidden_size = int(self.model.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        # a layer takes about 24 hidden^2 operations for a token and 4 hidden for a pair
+        parts = shares(rows, workers, cost=lambda row: len(row) + row.pairs / (6 * hidden_size))
+        each = [micro_batches(part, max_tokens) for part in parts]
+        count = max(map(len, each))
+        return [batches + [NOTHING] * (count - len(batches)) for batches in each]
+
+    def _rows(self, sequences: Sequence[Scored], max_tokens: int) -> list[Row]:
+        return build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
+
+    def token_logprobs(self, rows: Sequence[Row], temperature: float, *, with_entropy: bool = False) -> TokenScores:
+        """The log-probs of the completion tokens of some rows.
 
         Args:
             rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
+            with_entropy: Whether entropies are wanted, too.
         """
         collate = collate_plain if all(len(row.scored) == 1 for row in rows) else collate_shared
         batch = collate(rows, self.device)
-        row, column = batch.predictors_2_K
-        if self.layout is Layout.WHOLE:
-            logits = self.model(**_inputs(batch)).logits[row, column]
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-            return batch, logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
-        hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
-        head = self.model.get_output_embeddings()  # type: ignore[operator]
-        bias = getattr(head, "bias", None)
-        return batch, chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
+        whole = self.layout is Layout.WHOLE
+        return TokenScores(batch, *self.module(batch, temperature, whole=whole, with_entropy=with_entropy))
+
+    def shard(self, world: World) -> None:
+        """Shards the model over the processes of a run, layer by layer; nothing for a single process."""
+        names = set(self.model._no_split_modules or ())  # type: ignore[arg-type]
+        world.shard(self.module, [layer for layer in self.model.modules() if type(layer).__name__ in names])
 
     @torch.no_grad()
     def _self_check(self, vocabulary_size: int) -> Layout:
@@ -104,7 +143,9 @@ class Scorer:
         ids = tuple(torch.randint(vocabulary_size, (24,), generator=generator).tolist())
         prompt, other = ids[:8], ids[4:8]
         pairs = [(prompt, ids[8:13]), (prompt, ids[13:]), (other, ids[10:13]), (other, ids[9:11]), (other[1:], ids[:5])]
-        sequences = [Scored(i, *pair) for i, pair in enumerate(pairs)]  # two groups that share, and one completion alone
+        sequences = [
+            Scored(i, *pair) for i, pair in enumerate(pairs)
+        ]  # two groups that share, and one completion alone
         training = self.model.training
         self.model.eval()
         plain = torch.cat([self._plain(one) for one in sequences])
@@ -116,8 +157,8 @@ class Scorer:
             except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
                 log.debug("%s: %s", self.layout.value, error)
                 continue
-            order = torch.cat([batch.owners_K for batch, _ in scored]).argsort(stable=True)
-            in_order = torch.cat([logprobs_K for _, logprobs_K in scored])[order]
+            order = torch.cat([scores.batch.owners_K for scores in scored]).argsort(stable=True)
+            in_order = torch.cat([scores.logprobs_K for scores in scored])[order]
             if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
@@ -147,6 +188,36 @@ class Scorer:
         logits = self.model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_T) - 1 : -1].float()
         logprobs: Tensor = logits.log_softmax(-1).gather(-1, ids[0, len(one.prompt_T) :, None]).squeeze(-1)
         return logprobs
+
+
+class _TokenLogprobs(torch.nn.Module):
+    """A causal LM that answers with the log-prob of each completion token.
+
+    The head's matrix is used outside the head's own forward. Here that still is inside the forward of the module that
+    it belongs to, and there a sharded matrix is whole (FSDP gathers the parameters of a module around its forward).
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, batch: MicroBatch, temperature: float, *, whole: bool, with_entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """`[K]` log-probs, and `[K]` entropies where asked for; from the model's own logits if `whole`."""
+        row, column = batch.predictors_2_K
+        if whole:
+            logits = self.model(**_inputs(batch)).logits[row, column]
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+            logprobs = logits.log_softmax(-1)
+            entropies_K = -(logprobs.detach().exp() * logprobs.detach()).sum(-1) if with_entropy else None
+            return logprobs.gather(-1, batch.targets_K[:, None]).squeeze(-1), entropies_K
+        hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
+        head = self.model.get_output_embeddings()  # type: ignore[operator]
+        bias = getattr(head, "bias", None)
+        return chunked_logprobs(
+            hidden[row, column], head.weight, bias, batch.targets_K, temperature, with_entropy=with_entropy
+        )
 
 
 def _inputs(batch: MicroBatch) -> dict[str, object]:

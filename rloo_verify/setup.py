@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,8 @@ from rloo_verify.errors import ConfigError, PolicyError, PromptTooLongError
 from rloo_verify.learner import Learner
 from rloo_verify.mixing import ProblemStream
 from rloo_verify.models import context_length, default_device, load_model, load_tokenizer, model_path, policy_dtype
+from rloo_verify.optimizer import check_optimizer
+from rloo_verify.parallel import World
 from rloo_verify.policy.base import Policy
 from rloo_verify.policy.ends import end_token_ids
 from rloo_verify.policy.transformers import TransformersPolicy
@@ -98,6 +100,7 @@ class Parts:
     """What a run is made of, built on first use. `close` ends what was started."""
 
     config: Config
+    world: World = field(default_factory=World)
 
     @cached_property
     def tasks(self) -> list[tuple[Task, TaskConfig]]:
@@ -156,7 +159,10 @@ class Parts:
 
     @cached_property
     def learner(self) -> Learner:
-        """The learner, in float32 on the first GPU or the CPU."""
+        """The learner, in float32 on this process's GPU or the CPU; built by all processes together."""
+        return self.world.together(self._build_learner)
+
+    def _build_learner(self) -> Learner:
         config, device = self.config, default_device()
         lora = config.model.lora
         reference = None
@@ -171,6 +177,7 @@ class Parts:
             lora=lora,
             reference=reference,
             max_logprob_gap=config.policy.max_logprob_gap,
+            world=self.world,
         )
 
     @cached_property
@@ -220,6 +227,7 @@ class Parts:
         """
         choose_engine(self.config.policy.engine)
         check_installed(self.config.track.use)
+        check_optimizer(self.config.learner)
         for task, _ in self.tasks:
             task.load_checker()
         if any(task.spec.check.checker == "code" for task, _ in self.tasks):

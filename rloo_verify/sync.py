@@ -1,5 +1,6 @@
 """Learner weights -> policy, with proof that both compute the same afterwards."""
 
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -44,12 +45,14 @@ def sync_weights(learner: Learner, policy: Policy, *, max_gap: float, vocabulary
         SyncError: if the two differ by more than `max_gap`; names the layers that differ.
     """
     started = time.perf_counter()
-    policy.load_weights(learner.named_weights(), learner.version)
+    with contextlib.closing(learner.named_weights()) as weights:
+        policy.load_weights(weights, learner.version)
     probe = [probe_tokens(vocabulary_size)]
     (own,), (theirs,) = learner.score(probe, learner.temperature), policy.score(probe, learner.temperature)
     gap = max(abs(a - b) for a, b in zip(own, theirs, strict=True))
     if not gap <= max_gap:  # also when it is NaN
-        layers = policy.differing_layers(learner.named_weights())
+        with contextlib.closing(learner.named_weights()) as weights:
+            layers = policy.differing_layers(weights)
         named = ", ".join(layers[:8]) + (f" and {len(layers) - 8} more" if len(layers) > 8 else "")
         raise SyncError(
             f"after sync {learner.version} sampler and learner differ by {gap:.3g} nats on the probe tokens, above "

@@ -15,6 +15,7 @@ from rloo_verify.evaluate import evaluate_groups
 from rloo_verify.interrupt import StopRequest
 from rloo_verify.metrics import step_metrics
 from rloo_verify.models import policy_dtype
+from rloo_verify.parallel import World
 from rloo_verify.policy.base import Sampling
 from rloo_verify.progress import Progress
 from rloo_verify.records import group_records
@@ -28,19 +29,20 @@ from rloo_verify.track import Trackers
 log = logging.getLogger(__name__)
 
 
-def train(config: Config, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+def train(config: Config, progress: Progress, *, fresh: bool = False, world: World | None = None) -> dict[str, Any]:
     """Runs or resumes a training run and returns its summary (also written to summary.json).
 
     Args:
         config: The resolved config.
         progress: Shows the steps to people.
         fresh: Start over instead of resuming.
+        world: The processes that learn together, of which this one leads; this one alone if None.
 
     Raises:
         RlooVerifyError: for everything that a user can mend.
         KeyboardInterrupt: after Ctrl-C, once the current step is finished and saved.
     """
-    parts = Parts(config)
+    parts = Parts(config, world or World())
     parts.check()
     with RunFolder(config, fresh=fresh) as run, contextlib.closing(parts), StopRequest() as stop, progress:
         if (summary := run.finished(config.run.steps)) is not None:
@@ -75,10 +77,8 @@ class Trainer:
             self.step(step)
             last = step == config.run.steps
             if last or stop.requested or step % saving.every == 0:
-                dtype = policy_dtype(config.model.dtype)
-                save_checkpoint(
-                    self.run.checkpoints, step, self.parts.learner, self.parts.tokenizer, dtype, saving.keep
-                )
+                learner, tokenizer, dtype = self.parts.learner, self.parts.tokenizer, policy_dtype(config.model.dtype)
+                save_checkpoint(self.run.checkpoints, step, learner, tokenizer, dtype, saving.keep)
             if stop.requested and not last:
                 raise KeyboardInterrupt
             self.evaluate(step)

@@ -11,7 +11,7 @@ from tiny import character_tokenizer
 
 from rloo_verify.compare import compare_samples
 from rloo_verify.evaluate import evaluate_groups
-from rloo_verify.learner import Gap, Update
+from rloo_verify.update import Gap, Update
 from rloo_verify.metrics import step_metrics
 from rloo_verify.records import group_records
 from rloo_verify.samples import group_samples, read_samples

@@ -16,10 +16,11 @@ from unittest import mock
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 from task_folder import write_task
 from tiny import save_tiny_model
 
-from rloo_verify.checkpoint import STATE_FILE, list_checkpoints
+from rloo_verify.checkpoint import STATE_FOLDER, list_checkpoints
 from rloo_verify.config import Config
 from rloo_verify.configfile import load_config
 from rloo_verify.progress import Progress
@@ -74,6 +75,9 @@ def check(completion, answer, row):
     return completion[:1] in answer
 """
 """A random policy passes about half of the time, so groups are mixed and every step updates."""
+
+
+SLOW_CHECK = "import time\n" + CHECK.replace("    return", "    time.sleep(0.02)\n    return")
 
 
 def write_letters_task(folder: Path, check: str = CHECK) -> Path:
@@ -164,10 +168,15 @@ def rows_of(run: Path) -> int:
     return len(read_jsonl(run / "metrics.jsonl"))
 
 
-def final_state(run: Path) -> dict[str, Any]:
-    """The newest checkpoint's resume state."""
-    state: dict[str, Any] = torch.load(list_checkpoints(run / "checkpoints")[-1] / STATE_FILE, weights_only=True)
-    return state
+def final_state(run: Path) -> dict[str, torch.Tensor]:
+    """The newest checkpoint's resume state, written by one process."""
+    (file,) = (list_checkpoints(run / "checkpoints")[-1] / STATE_FOLDER).iterdir()
+    return load_file(file)
+
+
+def trained(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The parameters of a resume state by their names."""
+    return {name.removeprefix("parameter."): value for name, value in state.items() if name.startswith("parameter.")}
 
 
 def assert_same_bits(one: Any, other: Any) -> None:
@@ -186,7 +195,7 @@ def assert_same_bits(one: Any, other: Any) -> None:
         assert one == other
 
 
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "learner_tokens_per_second", "mfu")
 
 
 def story(run: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from runs import assert_same_bits, small_disk
 from tiny import character_tokenizer, tiny_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rloo_verify.checkpoint import STATE_FILE, list_checkpoints, load_checkpoint, save_checkpoint
+from rloo_verify.checkpoint import STATE_FOLDER, list_checkpoints, load_checkpoint, save_checkpoint
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import RunError, StorageError
 from rloo_verify.learner import Learner
@@ -107,7 +107,12 @@ def test_what_a_killed_writer_left_is_removed_and_the_one_before_is_resumed(tmp_
 
 @pytest.mark.parametrize(
     "moment",
-    ["rloo_verify.checkpoint._write_model", "torch.save", "rloo_verify.checkpoint._flush", "pathlib.Path.rename"],
+    [
+        "rloo_verify.checkpoint._write_model",
+        "rloo_verify.learner.write_state",
+        "rloo_verify.checkpoint._flush",
+        "pathlib.Path.rename",
+    ],
 )
 def test_a_kill_between_the_files_leaves_the_checkpoint_before(moment: str, tmp_path: Path) -> None:
     one = learner()
@@ -115,12 +120,11 @@ def test_a_kill_between_the_files_leaves_the_checkpoint_before(moment: str, tmp_
     child = os.fork()
     if child == 0:  # only Python code from here to the kill: no library thread is needed
         patch = pytest.MonkeyPatch()
-        original = torch.save if moment == "torch.save" else None
 
         def die(*arguments: Any, **_: Any) -> None:
-            if original is not None:
-                arguments[1].write(b"half a file")
-                arguments[1].flush()
+            if moment.endswith("write_state"):
+                arguments[0].mkdir()
+                (arguments[0] / "half.safetensors").write_bytes(b"half a file")
             os._exit(9)
 
         patch.setattr(moment, die)
@@ -140,7 +144,7 @@ def test_a_kill_between_the_files_leaves_the_checkpoint_before(moment: str, tmp_
 @pytest.mark.parametrize("damage", [lambda data: data[:1000], lambda _: b"", lambda _: b"garbage" * 100])
 def test_a_checkpoint_that_cannot_be_read_says_what_to_do(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     path = save(tmp_path, 2, learner())
-    state = path / STATE_FILE
+    (state,) = (path / STATE_FOLDER).iterdir()
     state.write_bytes(damage(state.read_bytes()))
     with pytest.raises(RunError, match=r"step-000002 cannot be resumed from .*delete it to go back"):
         load_checkpoint(tmp_path, learner(updates=0))
@@ -172,7 +176,7 @@ def test_any_failed_write_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mo
     def quota(*_: object, **__: object) -> None:
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    monkeypatch.setattr("torch.save", quota)
+    monkeypatch.setattr("rloo_verify.learner.write_state", quota)
     with pytest.raises(StorageError, match="the disk is full"):
         save(tmp_path, 2, learner())
     blocked = tmp_path / "file"
@@ -185,7 +189,7 @@ def test_other_errors_of_torch_stay_what_they_are(tmp_path: Path, monkeypatch: p
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("torch.save", broken)
+    monkeypatch.setattr("rloo_verify.learner.write_state", broken)
     with pytest.raises(RuntimeError, match="out of memory"):
         save(tmp_path, 2, learner())
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import pytest
 import torch
 from runs import (
     CHECK,
+    SLOW_CHECK,
     assert_same_bits,
     final_state,
     rows_of,
@@ -20,6 +21,7 @@ from runs import (
     small_disk,
     start,
     story,
+    trained,
     wait_until,
     write_run,
 )
@@ -41,7 +43,8 @@ METRICS = {
     "frac_mixed", "frac_all_pass", "frac_all_fail", "frac_unjudged", "errors", "error_share", "reasons", "length_mean",
     "length_max", "truncated_share", "logprob_gap_mean", "logprob_gap_max", "updated", "loss", "grad_norm", "lr", "kl",
     "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_skipped", "tokens_computed", "tokens_saved",
-    "tokens_per_second", "seconds",
+    "tokens_per_second", "seconds", "padding_share", "learner_tokens_per_second", "mfu", "entropy",
+    "importance_effective_share", "importance_capped_share",
 }  # fmt: skip
 
 
@@ -118,7 +121,7 @@ def test_the_summary_has_pass_rates_before_and_after_and_totals(whole: Path) -> 
 def test_only_the_newest_checkpoints_are_there_and_the_last_opens(whole: Path) -> None:
     assert [path.name for path in list_checkpoints(whole / "checkpoints")] == ["step-000006", "step-000008"]
     model = AutoModelForCausalLM.from_pretrained(whole / "checkpoints" / "step-000008", dtype=torch.float32)
-    assert_same_bits(dict(model.named_parameters()), final_state(whole)["learner"]["parameters"])
+    assert_same_bits(dict(model.named_parameters()), trained(final_state(whole)))
 
 
 def test_two_runs_of_one_seed_are_the_same_to_the_bit_and_another_seed_is_not(tmp_path: Path, whole: Path) -> None:
@@ -204,9 +207,6 @@ def test_kill_9_at_any_moment_resumes_to_the_same_bits(tmp_path: Path) -> None:
     same_outcome(run, whole)
 
 
-SLOW_CHECK = "import time\n" + CHECK.replace("    return", "    time.sleep(0.02)\n    return")
-
-
 def test_ctrl_c_finishes_the_step_saves_and_exits_130_and_the_same_command_goes_on(tmp_path: Path, whole: Path) -> None:
     path = write_run(tmp_path, check=SLOW_CHECK)
     run = tmp_path / "runs" / "tiny"
@@ -255,10 +255,11 @@ def test_steps_without_signal_change_no_weight_and_send_none(tmp_path: Path) -> 
     rows = read_jsonl(run / "metrics.jsonl")
     assert all(not row["updated"] and "sync" not in row["seconds"] and row["grad_norm"] is None for row in rows)
     assert all(row["logprob_gap_mean"] is not None for row in rows)
-    learner = final_state(run)["learner"]
-    assert (learner["version"], learner["optimizer"]["state"]) == (0, {})
+    state = final_state(run)
+    assert state["version"] == 0
+    assert set(state) == {"version", *(f"parameter.{name}" for name in trained(state))}  # nothing of the optimizer
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
-    assert_same_bits(learner["parameters"], {name: p.detach() for name, p in model.named_parameters()})
+    assert_same_bits(trained(state), {name: p.detach() for name, p in model.named_parameters()})
 
 
 BROKEN = """

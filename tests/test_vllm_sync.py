@@ -74,7 +74,7 @@ def test_merged_adapters_reach_the_engine(engine: Engine) -> None:
     torch.manual_seed(2)
     learner = Learner(engine.reference(), LearnerConfig(lr=1e-3), lora=LoraConfig(rank=4))
     with torch.no_grad():
-        for parameter in learner.parameters:
+        for parameter in learner.trained.values():
             parameter.add_(0.1 * torch.randn_like(parameter))
     engine.policy.load_weights(learner.named_weights(), 1)
     probe = [(PROMPT, (5, 9, 30, 11, 2))]

@@ -1,0 +1,74 @@
+"""The optimizer, and where its state lives between two updates."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rloo_verify.config import LearnerConfig
+from rloo_verify.errors import ModelError
+
+
+def build_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerConfig) -> torch.optim.Optimizer:
+    """AdamW, with moments in the parameters' type or in 8 bit.
+
+    Raises:
+        ModelError: if the 8-bit optimizer's package cannot be imported.
+    """
+    settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, **settings)
+    return _eight_bit_type()(parameters, **settings)  # type: ignore[no-any-return]
+
+
+def check_optimizer(config: LearnerConfig) -> None:
+    """Refuses an optimizer that cannot be imported.
+
+    Raises:
+        ModelError: naming the extra to install.
+    """
+    if config.optimizer == "adamw8bit":
+        _eight_bit_type()
+
+
+def _eight_bit_type() -> Any:
+    try:
+        from torchao.optim import AdamW8bit
+    except (ImportError, AttributeError, RuntimeError) as error:  # a build for another torch fails in any of these ways
+        raise ModelError(
+            f"learner.optimizer = adamw8bit needs torchao ({error}); install it with: pip install 'rloo-verify[adam8]'"
+        ) from error
+    return AdamW8bit
+
+
+def state_tensors(optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of all that the optimizer keeps for one parameter; nothing before its first update."""
+    for name, value in optimizer.state.get(parameter, {}).items():
+        if isinstance(value, Tensor):
+            yield name, value
+
+
+@torch.no_grad()
+def start_state(optimizer: torch.optim.Optimizer) -> None:
+    """Makes the optimizer keep its state, all zeros, as it otherwise does at its first update.
+
+    A step of length 0 with gradients of 0 changes no parameter, and works for any optimizer and any sharding.
+    """
+    rates = [settings["lr"] for settings in optimizer.param_groups]
+    for settings in optimizer.param_groups:
+        settings["lr"] = torch.zeros_like(settings["lr"]) if isinstance(settings["lr"], Tensor) else 0.0
+        for parameter in settings["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for settings, rate in zip(optimizer.param_groups, rates, strict=True):
+        settings["lr"] = rate
+
+
+def move_state(optimizer: torch.optim.Optimizer, device: torch.device | str) -> None:
+    """Moves the optimizer's state to a device; scalars, which optimizers keep on the CPU, stay where they are."""
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.dim() > 0:
+                state[name] = value.to(device)

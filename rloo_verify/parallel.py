@@ -1,0 +1,284 @@
+"""Several processes that learn together: who there is, how a model is sharded over them, and what they tell each other.
+
+`torchrun` starts N processes with the same command. Rank 0 leads: it alone samples, verifies, evaluates and writes the
+run folder, and its code is that of a single process. The methods of the learner that need everybody are marked
+`@collective`: when rank 0 calls one, the call is announced, and the other ranks, which wait in `follow`, make it too.
+
+One process is the common case. Then no process group exists and nothing here does anything.
+"""
+
+import contextlib
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from rloo_verify.errors import ConfigError, ParallelError, RlooVerifyError
+from rloo_verify.interrupt import StopRequest
+
+log = logging.getLogger(__name__)
+
+COLLECTIVE_LIMIT = timedelta(minutes=10)
+"""How long a rank waits for the others inside a computation that all of them do."""
+ANNOUNCEMENT_LIMIT = timedelta(hours=12)
+"""How long the other ranks wait while rank 0 samples, verifies and evaluates."""
+
+Call = tuple[str, tuple[Any, ...]]
+"""Name of a method and its arguments."""
+T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class World:
+    """The processes of a run.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        size: Number of processes.
+    """
+
+    def __init__(
+        self, rank: int = 0, size: int = 1, mesh: DeviceMesh | None = None, control: dist.ProcessGroup | None = None
+    ) -> None:
+        """A single process, or with `mesh` and `control` one of several (see `joined`).
+
+        Args:
+            rank: Number of this process.
+            size: Number of processes.
+            mesh: All processes, for sharding.
+            control: A CPU group of all processes, for objects.
+        """
+        self.rank, self.size = rank, size
+        self.mesh, self.control = mesh, control
+        self._busy = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    def gather(self, value: T) -> list[T]:
+        """One value (anything that can be pickled) of each rank, in order of rank, on every rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def together(self, action: Callable[[], T]) -> T:
+        """Does something on every rank, and fails on every rank if it failed on one.
+
+        Raises:
+            ParallelError: with the first message, if another rank failed.
+        """
+        if self.size == 1:
+            return action()
+        if self.leads:
+            self._announce(("together", ()))
+        with self._occupied():
+            failure, result = None, None
+            try:
+                result = action()
+            except Exception as error:  # noqa: BLE001 (it is raised again below, on every rank)
+                failure = error
+            messages = self.gather(f"{type(failure).__name__}: {failure}" if failure else None)
+            if failure is not None:
+                raise failure
+            for rank, message in enumerate(messages):
+                if message is not None:
+                    raise ParallelError(f"process {rank} failed: {message}")
+        return cast(T, result)
+
+    def shard(self, module: torch.nn.Module, layers: Iterable[torch.nn.Module]) -> None:
+        """Shards parameters, gradients and optimizer state over the ranks with FSDP2, in place.
+
+        Gradients are summed over the ranks, not averaged. Parameters are gathered around the forward and the backward
+        of the layer that they belong to, and sharded at any other time. On a GPU the shards are float32 (master
+        weights and gradient sums) and what is gathered is bfloat16.
+
+        Args:
+            module: The outermost module; parameters of no layer are gathered around its forward.
+            layers: Its layers, each gathered on its own.
+        """
+        if self.mesh is None:
+            return
+        on_gpu = self.mesh.device_type == "cuda"
+        precision = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if on_gpu else MixedPrecisionPolicy()
+        for one in (*layers, module):
+            # also outermost: whatever runs between two forwards (optimizer, sync, checkpoints) meets shards only
+            sharded = fully_shard(one, mesh=self.mesh, mp_policy=precision, reshard_after_forward=True)
+            sharded.set_gradient_divide_factor(1.0)
+            sharded.set_force_sum_reduction_for_comms(True)  # gloo has no other
+
+    def sum_gradients_at(self, module: torch.nn.Module, last: bool) -> None:
+        """Before a backward: whether it is the step's last one, at which gradients are summed over the ranks."""
+        if self.mesh is not None:
+            module.set_requires_gradient_sync(last)  # type: ignore[operator]
+
+    def close(self, *, failed: bool) -> None:
+        """Sends the other ranks home, if this one leads and they are listening, and ends the process groups."""
+        if self.size == 1 or (failed and self._busy):
+            return  # in the middle of a computation nobody listens; they notice that this process ends
+        with _peers_may_be_lost():
+            if self.leads:
+                self._announce(None)
+            dist.destroy_process_group()
+
+    def _announce(self, call: Call | None) -> None:
+        """Tells the other ranks what to do next; None sends them home."""
+        with _peers_may_be_lost():
+            dist.broadcast_object_list([call], src=0, group=self.control)
+
+    def _hear(self) -> Call | None:
+        """What rank 0 announces next."""
+        received: list[Any] = [None]
+        with _peers_may_be_lost():
+            dist.broadcast_object_list(received, src=0, group=self.control)
+        return cast(Call | None, received[0])
+
+    @contextlib.contextmanager
+    def _occupied(self) -> Iterator[None]:
+        """Marks what all ranks do at the same time; left as it is by a failure in which the ranks may have parted."""
+        self._busy = True
+        with _peers_may_be_lost():
+            yield
+        self._busy = False
+
+
+def collective(method: Method) -> Method:
+    """A method of an object with a `world` that all ranks run: rank 0 calls it, the others follow.
+
+    Arguments go by place and are sent to the other ranks. A generator method is run to its end on all ranks, also where
+    rank 0 stops early. Such methods do not call each other.
+    """
+
+    @functools.wraps(method)
+    def call(*arguments: Any) -> Any:
+        world: World = arguments[0].world
+        if world.size == 1:
+            return method(*arguments)
+        if world.leads:
+            world._announce((method.__name__, arguments[1:]))
+        with world._occupied():
+            return method(*arguments)
+
+    @functools.wraps(method)
+    def iterate(*arguments: Any) -> Iterator[Any]:
+        world: World = arguments[0].world
+        values = method(*arguments)
+        if world.size == 1:
+            yield from values
+            return
+        if world.leads:
+            world._announce((method.__name__, arguments[1:]))
+        with world._occupied():
+            for value in values:
+                try:
+                    yield value
+                except GeneratorExit:  # the other ranks go on to the end, and need this one for it
+                    for _ in values:
+                        pass
+
+    return cast(Method, iterate if inspect.isgeneratorfunction(method) else call)
+
+
+def follow(world: World, build: Callable[[], Any]) -> None:
+    """What the other ranks do: build the learner together with rank 0, then make every call that it announces.
+
+    The first signal (Ctrl-C, SIGTERM) is left to rank 0, which finishes its step and then sends everybody home.
+
+    Args:
+        world: Of several processes; this one does not lead.
+        build: Builds the learner with `World.together`.
+
+    Raises:
+        RlooVerifyError: where all ranks fail together, this one failed, or another process was lost.
+    """
+    learner = None
+    try:
+        with StopRequest():
+            while (call := world._hear()) is not None:
+                name, arguments = call
+                if learner is None:
+                    learner = build()
+                    continue
+                result = getattr(learner, name)(*arguments)
+                for _ in result if isinstance(result, Iterator) else ():
+                    pass
+    except RlooVerifyError:
+        raise
+    except Exception as error:
+        message = f"process {world.rank} failed: {type(error).__name__}: {error}"
+        log.log(logging.ERROR, "error: %s", message)  # rank 0 cannot tell, it only sees that this process is gone
+        raise ParallelError(message) from error
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[World]:
+    """The world that `torchrun` set up for this process, or a world of one.
+
+    Raises:
+        ConfigError: if there are more processes than GPUs on this machine.
+        ParallelError: if the others cannot be reached.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield World()
+        return
+    world = _join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        yield world
+    except BaseException:
+        with contextlib.suppress(ParallelError):  # the first error is the one to tell
+            world.close(failed=True)
+        raise
+    world.close(failed=False)
+
+
+def _join(rank: int, size: int, local_rank: int) -> World:
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        if local_rank >= torch.cuda.device_count():
+            raise ConfigError(
+                f"torchrun started more processes than this machine has GPUs ({torch.cuda.device_count()}); "
+                f"lower --nproc-per-node"
+            )
+        torch.cuda.set_device(local_rank)
+    with _peers_may_be_lost():
+        backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+        dist.init_process_group(backend, timeout=COLLECTIVE_LIMIT)
+        mesh = init_device_mesh("cuda" if on_gpu else "cpu", (size,))
+        control = dist.new_group(backend="gloo", timeout=ANNOUNCEMENT_LIMIT)
+    return World(rank, size, mesh, control)
+
+
+def full(tensor: Tensor) -> Tensor:
+    """The whole of a sharded tensor, gathered by all ranks at the same time; any other tensor as it is."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+@contextlib.contextmanager
+def _peers_may_be_lost() -> Iterator[None]:
+    """Turns what gloo and NCCL say when another process is gone into one sentence."""
+    try:
+        yield
+    except ParallelError:
+        raise
+    except RuntimeError as error:
+        text = str(error)
+        lost = isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "NCCL", "Connection closed"))
+        if not lost:
+            raise
+        raise ParallelError(
+            f"another process of this run ended or did not answer in time ({text.splitlines()[0][:200]}); "
+            "its own message says why"
+        ) from error
