@@ -132,7 +132,7 @@ class EvalSettings:
 
 
 def fingerprint_of_problems(tasks: Sequence[Task], problems: Sequence[Problem]) -> str:
-    """A word that changes with any prompt, reference, checker option or check.py: an edited task is another evaluation."""
+    """A word that changes with any prompt, reference, checker option or check.py: an edited task is another one."""
     digest = hashlib.blake2b(digest_size=8)
     for task in tasks:
         digest.update(task.spec.check.model_dump_json().encode())
