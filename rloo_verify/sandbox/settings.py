@@ -58,6 +58,7 @@ class SandboxSettings:
         unsafe: Run programs as ordinary processes where neither backend can be used. Marked in every verdict.
         runs_per_container: A container is replaced after so many runs.
         seconds_per_container: A container is replaced after this age.
+        live_tests: Whether tasks that ask for it may run tests in the program's process (`checkers.code`).
     """
 
     backend: Backend = "auto"
@@ -67,6 +68,7 @@ class SandboxSettings:
     unsafe: bool = False
     runs_per_container: int = 2_000
     seconds_per_container: float = 1_800.0
+    live_tests: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def become_test(orders: socket.socket, filter_: seccomp.Filter, work: str) -> No
         os.write(setup, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     if job["mode"] == "tests":
-        tests.run(job, CHANNEL)
+        tests.run(job, work, CHANNEL)
     program.run(job, work, CHANNEL)
 
 
