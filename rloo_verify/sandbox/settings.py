@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from rloo_verify.errors import ConfigError
 from rloo_verify.folders import data_folder
@@ -96,6 +96,18 @@ class Image:
 
 
 _LISTS = ("preimport", "packages", "distributions")
+
+
+def backend_of(name: str, option: str) -> Backend:
+    """The value of a command line's option.
+
+    Raises:
+        ConfigError: There is no such backend.
+    """
+    for known in get_args(Backend):
+        if name == known:
+            return cast(Backend, known)
+    raise ConfigError(f"{option} {name}: must be one of {', '.join(get_args(Backend))}")
 
 
 def find_image(name: str) -> Image:
