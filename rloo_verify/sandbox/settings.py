@@ -1,7 +1,7 @@
 """Where and how programs run: `[sandbox]` of a config, a sandbox folder's `sandbox.toml`, and the limits of one run."""
 
 import tomllib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,6 +80,8 @@ class Image:
         python: The interpreter inside.
         preimport: Modules that the zygote imports once, so that no test pays for them.
         packages: Debian packages beside Python where the image is made with debootstrap.
+        distributions: Python packages of this interpreter that programs see under bubblewrap and in an image that is
+            made from this interpreter.
     """
 
     name: str
@@ -87,7 +89,11 @@ class Image:
     summary: str = ""
     python: str = "python3"
     preimport: tuple[str, ...] = ()
-    packages: tuple[str, ...] = field(default=())
+    packages: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+
+
+_LISTS = ("preimport", "packages", "distributions")
 
 
 def find_image(name: str) -> Image:
@@ -105,12 +111,10 @@ def find_image(name: str) -> Image:
         raise ConfigError(f"no sandbox is named {name!r}; the sandboxes are: {known}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{folder / 'sandbox.toml'} is not TOML: {error}") from error
-    unknown = sorted(set(table) - {"summary", "python", "preimport", "packages"})
-    if unknown:
-        raise ConfigError(
-            f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use summary, python, preimport, packages"
-        )
-    lists = {key: tuple(table.get(key, ())) for key in ("preimport", "packages")}
+    lists = {key: tuple(table.get(key, ())) for key in _LISTS}
+    keys = ("summary", "python", *_LISTS)
+    if unknown := sorted(set(table) - set(keys)):
+        raise ConfigError(f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use {', '.join(keys)}")
     return Image(folder.name, folder, table.get("summary", ""), table.get("python", "python3"), **lists)
 
 
