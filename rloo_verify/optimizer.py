@@ -15,11 +15,17 @@ def build_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerCon
     """AdamW, with moments in the parameters' type or in 8 bit.
 
     Raises:
-        ModelError: if the 8-bit optimizer's package cannot be imported.
+        ModelError: if the 8-bit optimizer's package cannot be imported, or does not take these shards.
     """
     settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(parameters, **settings)
+    for parameter in parameters:
+        if isinstance(parameter, DTensor) and len(parameter) % parameter.device_mesh.size():
+            raise ModelError(
+                f"learner.optimizer = adamw8bit needs shards of equal size, but a parameter has {len(parameter)} rows for "
+                f"{parameter.device_mesh.size()} processes; use adamw, or another number of processes"
+            )
     return _eight_bit_type()(parameters, **settings)  # type: ignore[no-any-return]
 
 

@@ -145,17 +145,19 @@ def test_an_8_bit_optimizer_that_is_not_installed_is_one_sentence(monkeypatch: p
 def test_moments_in_8_bit_train_and_resume(tmp_path: Path) -> None:
     pytest.importorskip("torchao")
     small, plain = updates(learner(optimizer="adamw8bit"), 3), updates(learner(), 3)
-    for name, value in plain.trained.items():
-        assert (small.trained[name] - value).abs().max() < 0.02  # lr = 0.01, so three steps move a weight by up to 0.03
-    moments = small.optimizer.state[small.trained["model.layers.0.mlp.up_proj.weight"]]["exp_avg"]
+    start = dict(tiny_llama().named_parameters())
+    name = "model.layers.0.mlp.up_proj.weight"
+    moved = [(one.trained[name] - start[name]).flatten() for one in (small, plain)]
+    assert torch.cosine_similarity(*moved, dim=0) > 0.9
+    moments = small.optimizer.state[small.trained[name]]["exp_avg"]
     assert moments.codes.dtype == torch.uint8
     assert moments.codes.numel() == 128 * 64
     small.save_state(tmp_path)
     other = learner(optimizer="adamw8bit")
     other.load_state(tmp_path)
-    for name, value in small.state().items():
-        if name.startswith("parameter."):
-            assert torch.equal(other.state()[name], value)
+    for key, value in small.state().items():
+        if key.startswith("parameter."):
+            assert torch.equal(other.state()[key], value)
         else:
-            assert (other.state()[name] - value).abs().max() <= 0.01 * value.abs().max()
+            assert (other.state()[key] - value).abs().max() <= 0.01 * value.abs().max()
     assert other.step([judged_group("a", "pfp", lengths=(2, 5, 3), version=3)]).updated
