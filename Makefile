@@ -17,9 +17,10 @@ smollm2: $(VENV)/.base
 	$(BIN)/python scripts/smollm2.py
 	$(BIN)/rloo-verify train smollm2_cpu
 
-# as root on Debian this installs and starts Docker where none answers; without root the Docker tests skip
+# as root on Debian this installs and starts Docker where none answers, and Chromium; without root their tests skip
 test: $(VENV)/.test
 	scripts/start_docker.sh
+	scripts/install_chromium.sh
 	RLOO_VERIFY_CACHE=.cache/images $(BIN)/python -m pytest
 
 lint: $(VENV)/.test

@@ -199,7 +199,7 @@ def _gather(tensor: Tensor, places: Tensor) -> Tensor:
     """`[1, heads, T, size]` at `[n, L]` places -> `[n, heads, L, size]`."""
     # index_select over whole tokens, because the backward of plain indexing is several times slower on a CPU
     taken = tensor[0].transpose(0, 1).index_select(0, places.flatten())
-    return taken.unflatten(0, places.shape).transpose(1, 2)
+    return taken.view(*places.shape, *taken.shape[1:]).transpose(1, 2)
 
 
 def _completions(bundle: Bundle, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:

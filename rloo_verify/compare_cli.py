@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MAX_SHOWN = 20
 """Flipped problems in the terminal; compare.json has all."""
 
-MAY_DIFFER = ("model", "weights", "file", "answers", "command", "seed", "format", "label")
-"""Settings that two evaluations are compared for, or that cannot make them less comparable."""
+MATTERS = ("task", "split", "n", "temperature", "max_new_tokens", "extra", "checker", "options")
+"""Settings in which two evaluations should agree. Their problems, prompts and references are compared one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,11 @@ def compare(
 ) -> None:
     """Compare two evaluations problem by problem: differences with their intervals, a sign test, and what flipped."""
     from rloo_verify.compare import compare_samples
+    from rloo_verify.evaluation_folder import read_settings
     from rloo_verify.storage import write_atomically
 
+    if out is not None and (out.is_file() or read_settings(out)):
+        raise FormatError(f"--out {out} is an evaluation itself; choose another folder")
     sides = read_side(a), read_side(b)
     names = _names(a, b)
     found = compare_samples(sides[0].samples, sides[1].samples, k_values(k) if k else (), names=names)
@@ -66,7 +69,7 @@ def compare(
     else:
         _print(found)
         if out is not None:
-            typer.echo(f"written to {out}")
+            typer.echo(f"report: {out / 'report.html'}")
 
 
 def read_side(path: Path) -> Side:
@@ -103,8 +106,9 @@ def _names(a: Path, b: Path) -> tuple[str, str]:
 
 def _settings_warnings(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """The settings that are known of both and differ."""
-    differ = [key for key in a if key in b and key not in MAY_DIFFER and a[key] != b[key]]
-    return [f"the settings differ: {', '.join(f'{key} {a[key]!r} and {b[key]!r}' for key in differ)}"] if differ else []
+    known = [key for key in MATTERS if a.get(key) is not None and b.get(key) is not None]
+    differ = [f"{key} {a[key]!r} and {b[key]!r}" for key in known if a[key] != b[key]]
+    return [f"the settings differ: {', '.join(differ)}"] if differ else []
 
 
 def _print(found: "Comparison") -> None:

@@ -143,6 +143,11 @@ class LearnerConfig(_Table):
     kl_beta: NonNegativeFloat = Field(
         0.0, description="Weight of the KL penalty in the reward, per nat; 0 loads no reference model."
     )
+    importance_cap: Annotated[float, Field(ge=1)] | None = Field(
+        None,
+        description="Off-policy guard: weight completions by min(cap, p_learner / p_sampler); absent: no weights.",
+    )
+    log_entropy: bool = Field(False, description="Log the policy's entropy at the trained tokens.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
     optimizer: Literal["adamw", "adamw8bit"] = Field(
         "adamw", description="adamw8bit keeps the moments in 8 bit (needs the `adam8` extra)."

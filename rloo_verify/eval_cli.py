@@ -96,7 +96,7 @@ def evaluate(
         seed=seed, workers=workers, sandbox={"backend": sandbox}, out=out, fresh=fresh, retry_errors=retry_errors,
         server=None if base_url is None else _server(base_url, model, api_key_env, found, server_options),
     )  # fmt: skip
-    settings, evaluation, samples = run_evaluation(settings, Console(stderr=True))
+    settings, evaluation, samples = run_evaluation(settings, Console(stderr=True, soft_wrap=True))
     if as_json:
         print(json.dumps(summary(settings, evaluation, samples)))
     else:

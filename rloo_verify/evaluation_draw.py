@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 
@@ -13,7 +14,7 @@ from rloo_verify.policy.base import Request, Sampling
 from rloo_verify.policy.drawn import Drawn, draw
 from rloo_verify.samples import Sample
 from rloo_verify.setup import open_policy
-from rloo_verify.types import Outcome, Problem, Verdict
+from rloo_verify.types import Outcome, Verdict
 from rloo_verify.verify import Verifier
 
 BATCH = PolicyConfig().batch_size
@@ -23,7 +24,6 @@ GPU_MEMORY = 0.9
 """Share of a GPU for vLLM: no learner needs the rest."""
 
 _Draw = Callable[[Sequence[Request], Sampling], Generator[Drawn, None, None]]
-_Finished = SimpleQueue[tuple[Drawn, "Future[Verdict]"]]
 
 
 def still_to_draw(requests: Sequence[Request], done: Collection[tuple[str, int]], engine: str) -> list[Request]:
@@ -47,19 +47,20 @@ def draw_and_judge(
     engine: str,
     requests: Sequence[Request],
     done: Collection[tuple[str, int]],
-    show: Callable[[Problem], str],
-) -> Iterator[Sample]:
-    """Yields each sample as soon as it is judged; starts nothing where nothing is to be drawn.
+    keep: Callable[[Drawn, Verdict], None],
+) -> None:
+    """Draws and judges; starts nothing where nothing is to be drawn.
 
     Args:
         settings: What was asked for.
         engine: `openai`, `vllm` or `transformers`.
         requests: What to draw.
         done: Problem and number of the samples that are there already and are not judged again.
-        show: The text of a problem's prompt.
+        keep: Given each answer with its verdict as soon as both are there, from one thread or another, one at a time.
+            What could not be drawn is an ERROR `engine_error`.
 
     Raises:
-        RlooVerifyError: if the engine or the verifier cannot start or go on.
+        RlooVerifyError: if the engine or the verifier cannot start or go on, or `keep` raises it.
     """
     if not requests:
         return
@@ -72,9 +73,55 @@ def draw_and_judge(
         ) as verifier,
         contextlib.closing(draw_from_engine(requests, sampling)) as answers,
     ):
-        fresh = (drawn for drawn in answers if (drawn.request.problem.id, drawn.request.sample_index) not in done)
-        for drawn, verdict in _judged(fresh, verifier):
-            yield _sample(drawn, verdict, show(drawn.request.problem))
+        judging = _Judging(verifier, keep)
+        for drawn in answers:
+            if (drawn.request.problem.id, drawn.request.sample_index) not in done:
+                judging.add(drawn)
+        judging.wait()
+
+
+class _Judging:
+    """Answers on their way through the verifier; each is kept by whatever thread learns its verdict.
+
+    So a slow completion does not keep the verdicts before it from the disk.
+    """
+
+    def __init__(self, verifier: Verifier, keep: Callable[[Drawn, Verdict], None]) -> None:
+        self._verifier, self._keep = verifier, keep
+        self._lock = threading.Lock()
+        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._waiting = 0
+
+    def add(self, drawn: Drawn) -> None:
+        """Has one more answer judged; raises what went wrong with earlier ones."""
+        if drawn.text is None:
+            with self._lock:
+                self._keep(drawn, Verdict(Outcome.ERROR, "engine_error", drawn.error))
+        else:
+            self._waiting += 1
+            future = self._verifier.submit(drawn.request.problem, drawn.text)
+            future.add_done_callback(functools.partial(self._finish, drawn))
+        while not self._ends.empty():
+            self._end()
+
+    def wait(self) -> None:
+        """Returns once every answer is kept."""
+        while self._waiting:
+            self._end()
+
+    def _end(self) -> None:
+        self._waiting -= 1
+        if (error := self._ends.get()) is not None:
+            raise error
+
+    def _finish(self, drawn: Drawn, future: "Future[Verdict]") -> None:
+        try:
+            with self._lock:
+                self._keep(drawn, future.result())
+        except BaseException as error:  # noqa: BLE001 (raised again in the thread that draws)
+            self._ends.put(error)
+        else:
+            self._ends.put(None)
 
 
 @contextlib.contextmanager
@@ -93,34 +140,8 @@ def _engine(settings: EvalSettings, engine: str, requests: Sequence[Request]) ->
         yield lambda requests, sampling: draw(policy, requests, sampling)
 
 
-def _judged(answers: Iterable[Drawn], verifier: Verifier) -> Iterator[tuple[Drawn, Verdict]]:
-    """Each answer with its verdict, in the order in which the verdicts come; answers are judged while others are drawn.
-
-    What could not be drawn is an ERROR `engine_error`.
-    """
-    finished: _Finished = SimpleQueue()
-    waiting = 0
-    for drawn in answers:
-        if drawn.text is None:
-            yield drawn, Verdict(Outcome.ERROR, "engine_error", drawn.error)
-        else:
-            future = verifier.submit(drawn.request.problem, drawn.text)
-            future.add_done_callback(functools.partial(_put, finished, drawn))
-            waiting += 1
-        while not finished.empty():
-            judged, done = finished.get()
-            waiting -= 1
-            yield judged, done.result()
-    for _ in range(waiting):
-        judged, done = finished.get()
-        yield judged, done.result()
-
-
-def _put(finished: _Finished, drawn: Drawn, future: Future[Verdict]) -> None:
-    finished.put((drawn, future))
-
-
-def _sample(drawn: Drawn, verdict: Verdict, prompt: str) -> Sample:
+def sample_of_drawn(drawn: Drawn, verdict: Verdict, prompt: str) -> Sample:
+    """The sample of an answer and its verdict."""
     problem = drawn.request.problem
     return Sample(
         prompt=prompt,

@@ -8,18 +8,19 @@ from rich.console import Console
 
 from rloo_verify.errors import ConfigError
 from rloo_verify.evaluate import Evaluation, evaluate_samples
-from rloo_verify.evaluation_draw import draw_and_judge, still_to_draw
+from rloo_verify.evaluation_draw import draw_and_judge, sample_of_drawn, still_to_draw
 from rloo_verify.evaluation_folder import EvaluationFolder
 from rloo_verify.evaluation_progress import EvaluationProgress
 from rloo_verify.evaluation_settings import EvalSettings
 from rloo_verify.models import context_length, load_tokenizer
 from rloo_verify.policy.base import Request
+from rloo_verify.policy.drawn import Drawn
 from rloo_verify.report import write_evaluation_report
 from rloo_verify.samples import Sample
 from rloo_verify.sandbox.runner import require_sandbox
 from rloo_verify.seeds import derive_seed
 from rloo_verify.setup import choose_engine, renderer
-from rloo_verify.types import Outcome, Problem
+from rloo_verify.types import Outcome, Problem, Verdict
 
 
 def run_evaluation(settings: EvalSettings, console: Console) -> tuple[EvalSettings, Evaluation, list[Sample]]:
@@ -54,23 +55,38 @@ def run_evaluation(settings: EvalSettings, console: Console) -> tuple[EvalSettin
     with EvaluationFolder(settings.folder, asked, fresh=settings.fresh) as folder:
         if settings.retry_errors:
             folder.keep([sample for sample in folder.samples if sample.outcome is not Outcome.ERROR])
-        done = frozenset((sample.problem, sample.sample_index) for sample in folder.samples)
-        missing = still_to_draw(requests, done, engine)
-        try:
-            with EvaluationProgress(console, len(requests), folder.samples) as progress:
-                for sample in draw_and_judge(settings, engine, missing, done, show):
-                    folder.append(sample)
-                    progress.show(sample)
-        except KeyboardInterrupt:
-            done = f"{len(folder.samples)} of {len(requests)} samples are in {folder.path}"
-            console.print(f"interrupted: {done}; the same command goes on from there", highlight=False)
-            raise
-        samples = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
-        ordered = [samples[request.problem.id, request.sample_index] for request in requests]
-        evaluation = evaluate_samples(ordered, settings.all_ks)
-        folder.finish(summary(settings, evaluation, ordered))
+        _complete(folder, settings, engine, requests, show, console)
+        judged = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
+        samples = [judged[request.problem.id, request.sample_index] for request in requests]
+        evaluation = evaluate_samples(samples, settings.all_ks)
+        folder.finish(summary(settings, evaluation, samples))
         write_evaluation_report(folder.path)
-    return settings, evaluation, ordered
+    return settings, evaluation, samples
+
+
+def _complete(
+    folder: EvaluationFolder,
+    settings: EvalSettings,
+    engine: str,
+    requests: Sequence[Request],
+    show: Callable[[Problem], str],
+    console: Console,
+) -> None:
+    """Draws and judges what the folder lacks."""
+    have = frozenset((sample.problem, sample.sample_index) for sample in folder.samples)
+    try:
+        with EvaluationProgress(console, len(requests), folder.samples) as progress:
+
+            def keep(drawn: Drawn, verdict: Verdict) -> None:
+                sample = sample_of_drawn(drawn, verdict, show(drawn.request.problem))
+                folder.append(sample)
+                progress.show(sample)
+
+            draw_and_judge(settings, engine, still_to_draw(requests, have, engine), have, keep)
+    except KeyboardInterrupt:
+        done = f"{len(folder.samples)} of {len(requests)} samples are in {folder.path}"
+        console.print(f"interrupted: {done}; the same command goes on from there", highlight=False)
+        raise
 
 
 def summary(settings: EvalSettings, evaluation: Evaluation, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -107,8 +123,9 @@ def _problems(settings: EvalSettings) -> tuple[list[Problem], Callable[[Problem]
     longest = max(problems, key=lambda problem: len(problem.prompt_token_ids_T))
     length = len(longest.prompt_token_ids_T)
     if limit is not None and length + settings.max_new_tokens > limit:
+        advice = f"; lower --max-new-tokens to {limit - length}" if length < limit else ""
         raise ConfigError(
             f"{longest.id}: a prompt of {length} tokens and --max-new-tokens {settings.max_new_tokens} do not fit the "
-            f"context of {settings.model}, which holds {limit}; lower --max-new-tokens to {max(1, limit - length)}"
+            f"context of {settings.model}, which holds {limit}{advice}"
         )
     return problems, lambda problem: str(tokenizer.decode(problem.prompt_token_ids_T))

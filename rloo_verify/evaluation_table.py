@@ -1,20 +1,24 @@
 """An evaluation as a table for a terminal."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from rloo_verify.evaluate import Evaluation
-from rloo_verify.evaluation_run import by_task
-from rloo_verify.evaluation_settings import EvalSettings
 from rloo_verify.samples import Sample
+
+if TYPE_CHECKING:
+    from rloo_verify.evaluation_settings import EvalSettings
 
 MAX_REASONS = 6
 
 
-def print_evaluation(settings: EvalSettings, evaluation: Evaluation, samples: Sequence[Sample]) -> None:
+def print_evaluation(settings: "EvalSettings", evaluation: Evaluation, samples: Sequence[Sample]) -> None:
     """Prints the rates of each task, and over all of them where there are several, with what they rest on."""
+    from rloo_verify.evaluation_run import by_task  # imports the engines, which `score` does without
+
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(width=200, highlight=False)
     parts = by_task(settings, samples)

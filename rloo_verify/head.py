@@ -32,21 +32,31 @@ class _ChunkedLogprobs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_K_D: Tensor, weight_V_D: Tensor, bias_V: Tensor | None, targets_K: Tensor, temperature: float
-    ) -> Tensor:
-        parts = []
-        normalizers = []
+        ctx: Any,
+        hidden_K_D: Tensor,
+        weight_V_D: Tensor,
+        bias_V: Tensor | None,
+        targets_K: Tensor,
+        temperature: float,
+        with_entropy: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        empty = hidden_K_D.new_empty(0)
+        parts, normalizers, entropies = [empty], [empty], [empty]
         for some in _chunks(len(hidden_K_D), len(weight_V_D)):
             logits = _logits(hidden_K_D[some], weight_V_D, bias_V, temperature)
             normalizers.append(logits.logsumexp(-1))
             parts.append(logits.gather(-1, targets_K[some, None]).squeeze(-1) - normalizers[-1])
-        normalizers_K = torch.cat(normalizers) if normalizers else hidden_K_D.new_empty(0)
-        ctx.save_for_backward(hidden_K_D, weight_V_D, bias_V, targets_K, normalizers_K)
+            if with_entropy:  # H = log Z - E[z]
+                entropies.append(normalizers[-1] - (logits.softmax(-1) * logits).sum(-1))
+        ctx.save_for_backward(hidden_K_D, weight_V_D, bias_V, targets_K, torch.cat(normalizers))
         ctx.temperature = temperature
-        return torch.cat(parts) if parts else hidden_K_D.new_empty(0)
+        entropies_K = torch.cat(entropies) if with_entropy else None
+        if entropies_K is not None:
+            ctx.mark_non_differentiable(entropies_K)
+        return torch.cat(parts), entropies_K
 
     @staticmethod
-    def backward(ctx: Any, gradient_K: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient_K: Tensor, _: None) -> tuple[Tensor | None, ...]:
         hidden_K_D, weight_V_D, bias_V, targets_K, normalizers_K = ctx.saved_tensors
         hidden_gradient = torch.empty_like(hidden_K_D) if ctx.needs_input_grad[0] else None
         weight_gradient = torch.zeros_like(weight_V_D) if ctx.needs_input_grad[1] else None
@@ -62,13 +72,19 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 weight_gradient.addmm_(slope_k_V.T, hidden_K_D[some])
             if bias_gradient is not None:
                 bias_gradient += slope_k_V.sum(0)
-        return hidden_gradient, weight_gradient, bias_gradient, None, None
+        return hidden_gradient, weight_gradient, bias_gradient, None, None, None
 
 
 def chunked_logprobs(
-    hidden_K_D: Tensor, weight_V_D: Tensor, bias_V: Tensor | None, targets_K: Tensor, temperature: float
-) -> Tensor:
-    """Natural log-probs of target tokens under softmax((hidden W^T + bias) / temperature), `[K]`, differentiable.
+    hidden_K_D: Tensor,
+    weight_V_D: Tensor,
+    bias_V: Tensor | None,
+    targets_K: Tensor,
+    temperature: float,
+    *,
+    with_entropy: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probs of target tokens under softmax((hidden W^T + bias) / temperature), in nats.
 
     Args:
         hidden_K_D: Hidden states that predict the targets.
@@ -76,15 +92,16 @@ def chunked_logprobs(
         bias_V: The head's bias, or None.
         targets_K: Token ids below V.
         temperature: Divides the logits.
+        with_entropy: Whether the entropies of the distributions are wanted, too.
 
     Returns:
-        `[K]`, in float32 at least.
+        Log-probs `[K]`, differentiable, in float32 at least; and entropies `[K]` in nats without gradient, or None.
     """
     if hidden_K_D.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
         hidden_K_D, weight_V_D = hidden_K_D.to(dtype), weight_V_D.to(dtype)
         bias_V = None if bias_V is None else bias_V.to(dtype)
-    logprobs: Tensor = _ChunkedLogprobs.apply(  # type: ignore[no-untyped-call]
-        hidden_K_D, weight_V_D, bias_V, targets_K, temperature
+    results: tuple[Tensor, Tensor | None] = _ChunkedLogprobs.apply(  # type: ignore[no-untyped-call]
+        hidden_K_D, weight_V_D, bias_V, targets_K, temperature, with_entropy
     )
-    return logprobs
+    return results

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from rloo_verify.advantages import Kl, advantages_by_number, numbered
+from rloo_verify.advantages import advantages_by_number, numbered
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
+from rloo_verify.flops import ModelFlops, peak_flops
+from rloo_verify.importance import importance_statistics, log_ratios, truncated_weights
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
 from rloo_verify.optimizer import build_optimizer, keep, move_state, set_rate, start_state, state_tensors
@@ -19,43 +20,7 @@ from rloo_verify.parallel import World, collective, full
 from rloo_verify.rloo import rloo_loss
 from rloo_verify.state import read_state, stored_names, write_state
 from rloo_verify.types import Group, Signal
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """|learner - sampler| log-prob over some sampled tokens, in nats: its mean and its maximum."""
-
-    mean: float
-    max: float
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What one call of `Learner.step` did.
-
-    Attributes:
-        updated: Whether the optimizer took a step; False leaves parameters and optimizer bit-identical.
-        loss: Value of the loss; near 0 by construction.
-        grad_norm: Norm of the gradient before clipping, None without an update.
-        lr: Learning rate of the update, None without one.
-        completions: Completions trained on.
-        tokens: Completion tokens trained on.
-        tokens_computed: Tokens that went through the model, prompts included.
-        tokens_saved: Prompt tokens that did not, because completions share their prompt.
-        gap: Sampler against learner over those tokens, or over one completion where none was trained on.
-        kl: The KL penalty's statistics; None without KL.
-    """
-
-    updated: bool
-    loss: float = 0.0
-    grad_norm: float | None = None
-    lr: float | None = None
-    completions: int = 0
-    tokens: int = 0
-    tokens_computed: int = 0
-    tokens_saved: int = 0
-    gap: Gap | None = None
-    kl: Kl | None = None
+from rloo_verify.update import Part, Update, total
 
 
 class Learner:
@@ -113,6 +78,9 @@ class Learner:
                 self.reference = self.scorer
             else:
                 raise ValueError("kl_beta > 0 needs a reference model")
+        self.flops = ModelFlops(self.model)
+        compute_dtype = torch.bfloat16 if self.scorer.device.type == "cuda" else next(self.model.parameters()).dtype
+        self.peak_flops = peak_flops(self.scorer.device.type, compute_dtype)
         self.scorer.shard(self.world)
         if self.reference not in (None, self.scorer):
             self.reference.shard(self.world)
@@ -139,32 +107,36 @@ class Learner:
         drawn = {one.index: logprobs for one, logprobs in sequences}
         wanted = [one for one, _ in sequences if one.index in advantages]
         self.optimizer.zero_grad(set_to_none=True)
-        loss, gaps, computed = 0.0, [], 0
+        parts = []
         mine = self._share(self.scorer, wanted)
         for i, rows in enumerate(mine, 1):
             self.world.sum_gradients_at(self.scorer.module, last=i == len(mine))
             if rows is NOTHING:
                 self._backward(rows, {-1: 0.0}, num_completions, {-1: (0.0,)})
-                continue
-            part, gap = self._backward(rows, advantages, num_completions, drawn)
-            loss += part
-            gaps.append(gap)
-            computed += sum(map(len, rows))
-        loss, computed = map(sum, zip(*self.world.gather((loss, computed)), strict=True))
-        gap_of_step = self._gap(gaps)
+            else:
+                parts.append(self._backward(rows, advantages, num_completions, drawn))
+        from_all, peaks = zip(*self.world.gather((total(parts), self.peak_flops)), strict=True)
+        whole = total(from_all)
+        self._refuse_gap(whole)
         lr = self.config.lr * min(1.0, (self.version + 1) / max(1, self.config.warmup_steps))
+        cap = self.config.importance_cap
         return Update(
             updated=True,
-            loss=loss,
+            loss=whole.loss,
             grad_norm=self._apply(lr),
             lr=lr,
             completions=len(wanted),
             tokens=sum(len(one.completion_T) for one in wanted),
-            tokens_computed=computed,
+            tokens_computed=whole.computed,
             tokens_saved=sum(len(one.prompt_T) + len(one.completion_T) for one in wanted if one.completion_T)
-            - computed,
-            gap=gap_of_step,
+            - whole.computed,
+            tokens_padding=whole.padding,
+            flops=whole.flops,
+            peak_flops=sum(peaks),
+            gap=whole.gap,
+            entropy=whole.entropy_sum / max(1, whole.tokens) if self.config.log_entropy else None,
             kl=kl,
+            importance=importance_statistics(whole.log_ratios, cap) if cap else None,
         )
 
     @collective
@@ -239,18 +211,37 @@ class Learner:
         advantages: Mapping[int, float],
         num_completions: int,
         drawn: Mapping[int, Sequence[float]],
-    ) -> tuple[float, Tensor]:
-        """Adds one micro-batch's gradient; returns its part of the loss and |learner - sampler| of each token."""
+    ) -> Part:
+        """Adds one micro-batch's gradient."""
+        config = self.config
         with self.scorer.autocast():
-            batch, logprobs_K = self.scorer.token_logprobs(rows, self.temperature)
+            scores = self.scorer.token_logprobs(rows, self.temperature, with_entropy=config.log_entropy)
+        logprobs_K = scores.logprobs_K
         numbers = [one.index for row in rows for one in row.scored]
         place = {number: i for i, number in enumerate(numbers)}
-        places_K = torch.tensor([place[number] for number in batch.owners_K.tolist()], device=logprobs_K.device)
+        places_K = torch.tensor([place[number] for number in scores.batch.owners_K.tolist()], device=logprobs_K.device)
         sums = logprobs_K.new_zeros(len(numbers)).index_add(0, places_K, logprobs_K)
-        part = rloo_loss(sums, sums.new_tensor([advantages[number] for number in numbers]), num_completions)
-        part.backward()  # type: ignore[no-untyped-call]
+        weights = sums.new_tensor([advantages[number] for number in numbers])
+        ratios = Part().log_ratios
+        if config.importance_cap is not None:
+            ratios = log_ratios(sums.cpu(), torch.tensor([math.fsum(drawn[number]) for number in numbers]))
+            weights = weights * truncated_weights(ratios, config.importance_cap).to(weights)
+        loss = rloo_loss(sums, weights, num_completions)
+        loss.backward()  # type: ignore[no-untyped-call]
         theirs = torch.tensor([value for number in numbers for value in drawn[number]])
-        return part.item(), (logprobs_K.detach().cpu().float() - theirs).abs()
+        gaps = (logprobs_K.detach().cpu().float() - theirs).abs()
+        computed = sum(map(len, rows))
+        return Part(
+            loss=loss.item(),
+            computed=computed,
+            padding=scores.batch.token_ids_B_T.numel() - computed,
+            flops=self.flops.of(rows),
+            tokens=len(gaps),
+            gap_sum=gaps.sum(dtype=torch.float64).item(),
+            gap_max=gaps.max().item(),
+            entropy_sum=0.0 if scores.entropies_K is None else scores.entropies_K.sum(dtype=torch.float64).item(),
+            log_ratios=ratios,
+        )
 
     def _reference_sums(self, sequences: Sequence[tuple[Scored, tuple[float, ...]]]) -> dict[int, float]:
         """Log-prob of each completion under the reference, summed over its tokens, by its number."""
@@ -264,8 +255,8 @@ class Learner:
         values: dict[int, Tensor] = {}
         for rows in self._share(scorer, sequences):
             with scorer.autocast():
-                batch, logprobs_K = scorer.token_logprobs(rows, temperature)
-            logprobs_K, owners_K = logprobs_K.cpu(), batch.owners_K.cpu()
+                scores = scorer.token_logprobs(rows, temperature)
+            logprobs_K, owners_K = scores.logprobs_K.cpu(), scores.batch.owners_K.cpu()
             for row in rows if rows is not NOTHING else ():
                 values.update({one.index: logprobs_K[owners_K == one.index] for one in row.scored})
         return {index: value for part in self.world.gather(values) for index, value in part.items()}
@@ -280,31 +271,27 @@ class Learner:
     @torch.no_grad()
     def _gap_only(self, groups: Sequence[Group]) -> Update:
         """A step without signal: no update, but sampler and learner are still compared on one completion."""
-        for group in groups:
-            for completion in group.completions_G:
-                if completion.token_ids_T:
-                    pair = (group.problem.prompt_token_ids_T, completion.token_ids_T)
-                    own = torch.tensor(self._scores([pair], self.temperature)[0])
-                    gap = (own - torch.tensor(completion.logprobs_T)).abs()
-                    gap = gap if self.world.leads else gap[:0]  # every process has it; it counts once
-                    return Update(updated=False, gap=self._gap([gap]))
-        return Update(updated=False)
+        drawn = ((group.problem, one) for group in groups for one in group.completions_G if one.token_ids_T)
+        first = next(drawn, None)
+        if first is None:
+            return Update(updated=False)
+        problem, completion = first
+        own = torch.tensor(self._scores([(problem.prompt_token_ids_T, completion.token_ids_T)], self.temperature)[0])
+        gaps = (own - torch.tensor(completion.logprobs_T)).abs()
+        part = Part(tokens=len(gaps), gap_sum=gaps.sum(dtype=torch.float64).item(), gap_max=gaps.max().item())
+        self._refuse_gap(part)
+        return Update(updated=False, gap=part.gap)
 
-    def _gap(self, gaps: Sequence[Tensor]) -> Gap | None:
-        """Mean and maximum of per-token gaps, None without any; refuses a mean above the limit before any update."""
-        values = torch.cat([torch.empty(0), *gaps])
-        own = (values.sum(dtype=torch.float64).item(), len(values), values.max().item() if len(values) else 0.0)
-        sums, counts, largest = zip(*self.world.gather(own), strict=True)
-        if not sum(counts):
-            return None
-        mean = sum(sums) / sum(counts)
-        if not mean <= self.max_logprob_gap:
-            self.optimizer.zero_grad(set_to_none=True)
-            raise OffPolicyError(
-                f"sampler and learner log-probs differ by {mean:.3g} nats a token on average, above "
-                f"policy.max_logprob_gap = {self.max_logprob_gap:g}; the step was not taken"
-            )
-        return Gap(mean, max(largest))
+    def _refuse_gap(self, part: Part) -> None:
+        """Before any update, stops where sampler and learner differ by more than `max_logprob_gap` on average."""
+        gap = part.gap
+        if gap is None or gap.mean <= self.max_logprob_gap:
+            return
+        self.optimizer.zero_grad(set_to_none=True)
+        raise OffPolicyError(
+            f"sampler and learner log-probs differ by {gap.mean:.3g} nats a token on average, above "
+            f"policy.max_logprob_gap = {self.max_logprob_gap:g}; the step was not taken"
+        )
 
     def _apply(self, lr: float) -> float:
         norm = full(torch.nn.utils.clip_grad_norm_(self.trained.values(), self.config.max_grad_norm))

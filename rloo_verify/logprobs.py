@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -44,6 +45,21 @@ class Layout(Enum):
     SHARED = "prompts shared, head in chunks"
     PLAIN = "one completion a row, head in chunks"
     WHOLE = "one completion a row, the model's own forward with all its logits"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the model says of the K completion tokens of a micro-batch.
+
+    Attributes:
+        batch: The micro-batch.
+        logprobs_K: Log-prob of each token, differentiable, in nats.
+        entropies_K: Entropy of the distribution that it was drawn from, in nats, where asked for.
+    """
+
+    batch: MicroBatch
+    logprobs_K: Tensor
+    entropies_K: Tensor | None
 
 
 class Scorer:
@@ -93,25 +109,28 @@ class Scorer:
         if workers > 1:
             fair = -(-sum(map(len, rows)) // workers)
             rows = self._rows(sequences, min(max_tokens, fair))
-        parts = shares(rows, workers, int(self.model.config.hidden_size))  # type: ignore[union-attr, arg-type]
-        each = [_together_and_alone(part, max_tokens) for part in parts]
+        hidden_size = int(self.model.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        # a layer takes about 24 hidden^2 operations for a token and 4 hidden for a pair
+        parts = shares(rows, workers, cost=lambda row: len(row) + row.pairs / (6 * hidden_size))
+        each = [micro_batches(part, max_tokens) for part in parts]
         count = max(map(len, each))
         return [batches + [NOTHING] * (count - len(batches)) for batches in each]
 
     def _rows(self, sequences: Sequence[Scored], max_tokens: int) -> list[Row]:
         return build_rows(sequences, max_tokens, packing=self.packing if self.layout is Layout.SHARED else NO_PACKING)
 
-    def token_logprobs(self, rows: Sequence[Row], temperature: float) -> tuple[MicroBatch, Tensor]:
-        """The micro-batch of some rows and the differentiable log-prob of each of its completion tokens, `[K]`.
+    def token_logprobs(self, rows: Sequence[Row], temperature: float, *, with_entropy: bool = False) -> TokenScores:
+        """The log-probs of the completion tokens of some rows.
 
         Args:
             rows: One of `self.micro_batches`.
             temperature: Divides the logits, as in the sampler.
+            with_entropy: Whether entropies are wanted, too.
         """
         collate = collate_plain if all(len(row.scored) == 1 for row in rows) else collate_shared
         batch = collate(rows, self.device)
-        logprobs_K: Tensor = self.module(batch, temperature, whole=self.layout is Layout.WHOLE)
-        return batch, logprobs_K
+        whole = self.layout is Layout.WHOLE
+        return TokenScores(batch, *self.module(batch, temperature, whole=whole, with_entropy=with_entropy))
 
     def shard(self, world: World) -> None:
         """Shards the model over the processes of a run, layer by layer; nothing for a single process."""
@@ -138,8 +157,8 @@ class Scorer:
             except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
                 log.debug("%s: %s", self.layout.value, error)
                 continue
-            order = torch.cat([batch.owners_K for batch, _ in scored]).argsort(stable=True)
-            in_order = torch.cat([logprobs_K for _, logprobs_K in scored])[order]
+            order = torch.cat([scores.batch.owners_K for scores in scored]).argsort(stable=True)
+            in_order = torch.cat([scores.logprobs_K for scores in scored])[order]
             if (in_order - plain).abs().max().item() <= SELF_CHECK_TOLERANCE:
                 break
         self.model.train(training)
@@ -171,13 +190,6 @@ class Scorer:
         return logprobs
 
 
-def _together_and_alone(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
-    """Micro-batches of rows that share a prompt, packed, then of rows of one completion, padded."""
-    together = [row for row in rows if len(row.scored) > 1]
-    alone = [row for row in rows if len(row.scored) == 1]
-    return micro_batches(together, max_tokens) + micro_batches(alone, max_tokens, padded=True)
-
-
 class _TokenLogprobs(torch.nn.Module):
     """A causal LM that answers with the log-prob of each completion token.
 
@@ -189,18 +201,23 @@ class _TokenLogprobs(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: MicroBatch, temperature: float, *, whole: bool) -> Tensor:
-        """`[K]`; from the model's own logits if `whole`, else from chunks of them."""
+    def forward(
+        self, batch: MicroBatch, temperature: float, *, whole: bool, with_entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """`[K]` log-probs, and `[K]` entropies where asked for; from the model's own logits if `whole`."""
         row, column = batch.predictors_2_K
         if whole:
             logits = self.model(**_inputs(batch)).logits[row, column]
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-            logprobs_K: Tensor = logits.gather(-1, batch.targets_K[:, None]).squeeze(-1) - logits.logsumexp(-1)
-            return logprobs_K
+            logprobs = logits.log_softmax(-1)
+            entropies_K = -(logprobs.detach().exp() * logprobs.detach()).sum(-1) if with_entropy else None
+            return logprobs.gather(-1, batch.targets_K[:, None]).squeeze(-1), entropies_K
         hidden = self.model.base_model(**_inputs(batch)).last_hidden_state  # type: ignore[operator]
         head = self.model.get_output_embeddings()  # type: ignore[operator]
         bias = getattr(head, "bias", None)
-        return chunked_logprobs(hidden[row, column], head.weight, bias, batch.targets_K, temperature)
+        return chunked_logprobs(
+            hidden[row, column], head.weight, bias, batch.targets_K, temperature, with_entropy=with_entropy
+        )
 
 
 def _inputs(batch: MicroBatch) -> dict[str, object]:

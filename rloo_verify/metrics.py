@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rloo_verify.learner import Update
 from rloo_verify.rollout import error_share
 from rloo_verify.types import FinishReason, Group, Signal
+from rloo_verify.update import Update
 
 
 def signal_counts(groups: Sequence[Group]) -> dict[str, int]:
@@ -29,7 +29,7 @@ def step_metrics(step: int, groups: Sequence[Group], update: Update, seconds: di
     rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
     lengths = [len(completion.token_ids_T) for completion in completions]
     counts = signal_counts(groups)
-    total = sum(seconds.values())
+    total, learn = sum(seconds.values()), seconds.get("learn")
     return {
         "step": step,
         "reward": sum(rewards) / len(rewards) if rewards else None,
@@ -49,6 +49,9 @@ def step_metrics(step: int, groups: Sequence[Group], update: Update, seconds: di
         "loss": update.loss,
         "grad_norm": update.grad_norm,
         "lr": update.lr,
+        "entropy": update.entropy,
+        "importance_effective_share": update.importance.effective_share if update.importance else None,
+        "importance_capped_share": update.importance.capped_share if update.importance else None,
         "kl": update.kl.mean if update.kl else None,
         "reward_shaped": update.kl.shaped_reward_mean if update.kl else None,
         "tokens_sampled": sum(lengths),
@@ -56,6 +59,9 @@ def step_metrics(step: int, groups: Sequence[Group], update: Update, seconds: di
         "tokens_skipped": sum(lengths) - update.tokens,
         "tokens_computed": update.tokens_computed,
         "tokens_saved": update.tokens_saved,
+        "padding_share": update.tokens_padding / max(1, update.tokens_computed + update.tokens_padding),
+        "learner_tokens_per_second": update.tokens_computed / learn if update.updated and learn else None,
+        "mfu": update.flops / (learn * update.peak_flops) if update.peak_flops and learn else None,
         "tokens_per_second": sum(lengths) / total if total else None,
         "seconds": {**seconds, "total": total},
     }

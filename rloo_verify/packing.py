@@ -8,7 +8,7 @@ Two layouts hold the same tokens:
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -93,7 +93,7 @@ class MicroBatch:
 
 
 def build_rows(sequences: Iterable[Scored], max_tokens: int, *, packing: Packing = NO_PACKING) -> list[Row]:
-    """Lays sequences out in rows, in the order given; neighbours with the same prompt share a row where that is cheaper.
+    """Lays sequences out in rows, in the order given; neighbours with one prompt share a row where that is cheaper.
 
     A group that is longer than `max_tokens` is split by completions and repeats its prompt. Empty completions are left
     out: the log-prob of no token is 0.
@@ -115,19 +115,29 @@ def _alone(row: Row) -> list[Row]:
     return [Row(row.prompt_T, [one]) for one in row.scored]
 
 
-def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> list[list[Row]]:
+def micro_batches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     """Splits rows into micro-batches of at most `max_tokens` tokens; a longer row goes alone.
 
-    Rows of similar length go together, the longest first. The split does not change the gradient.
+    Rows of several completions are packed, and fill their micro-batches equally; rows of one are padded, and those of
+    similar length go together. The split does not change the gradient.
 
     Args:
         rows: Rows of `build_rows`.
-        max_tokens: Budget of a micro-batch.
-        padded: Whether every row counts as long as the longest one of its micro-batch (plain layout).
+        max_tokens: Budget of a micro-batch, padding included.
     """
+    packed = sorted((row for row in rows if len(row.scored) > 1), key=len, reverse=True)
+    padded = sorted((row for row in rows if len(row.scored) == 1), key=len, reverse=True)
+    filled = _filled(packed, max_tokens)
+    equal = shares(packed, len(filled), cost=len)
+    fits = all(sum(map(len, share)) <= max_tokens for share in equal)
+    return [*(equal if fits else filled), *_filled(padded, max_tokens, padded=True)]
+
+
+def _filled(rows: Sequence[Row], max_tokens: int, *, padded: bool = False) -> list[list[Row]]:
+    """Fills one micro-batch after the other; in a padded one every row is as long as the first."""
     batches: list[list[Row]] = []
     used = 0
-    for row in sorted(rows, key=len, reverse=True):
+    for row in rows:
         cost = len(batches[-1][0]) if padded and batches else len(row)
         if batches and used + cost <= max_tokens:
             batches[-1].append(row)
@@ -138,22 +148,14 @@ def micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = False)
     return batches
 
 
-def shares(rows: Sequence[Row], workers: int, hidden_size: int) -> list[list[Row]]:
-    """Distributes rows over workers by cost: the longest first, each to the worker with the least so far.
-
-    Args:
-        rows: Rows of `build_rows`.
-        workers: Number of workers.
-        hidden_size: Of the model, for the share of attention in a row's cost: per layer a token takes about
-            24 hidden^2 operations, a pair 4 hidden.
-    """
-    parts: list[list[Row]] = [[] for _ in range(workers)]
-    loads = [0.0] * workers
-    costs = [len(row) + row.pairs / (6 * hidden_size) for row in rows]
-    for cost, row in sorted(zip(costs, rows, strict=True), key=lambda pair: pair[0], reverse=True):
-        lightest = loads.index(min(loads))
-        parts[lightest].append(row)
-        loads[lightest] += cost
+def shares(rows: Sequence[Row], count: int, *, cost: Callable[[Row], float]) -> list[list[Row]]:
+    """Distributes rows over `count` shares of nearly equal cost: the longest first, each to the least share so far."""
+    parts: list[list[Row]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+    for row in sorted(rows, key=cost, reverse=True):
+        least = loads.index(min(loads))
+        parts[least].append(row)
+        loads[least] += cost(row)
     return parts
 
 

@@ -1,10 +1,7 @@
 """Grades saved generations: no model, the task's checker, and the same folder and rates as an evaluation."""
 
-import hashlib
 import json
-import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from rloo_verify.agreement import Agreement, agreement
-from rloo_verify.errors import ConfigError, FormatError
 from rloo_verify.evaluate import Evaluation, evaluate_samples
 from rloo_verify.evaluation_folder import EvaluationFolder
+from rloo_verify.evaluation_progress import EvaluationProgress
 from rloo_verify.formats import SavedFile
 from rloo_verify.formats.saved import SavedAnswer
-from rloo_verify.matching import Matched, marked, match
+from rloo_verify.matching import marked, match
 from rloo_verify.other_checker import checker_folder
+from rloo_verify.report import write_evaluation_report
 from rloo_verify.samples import Sample
 from rloo_verify.sandbox.runner import require_sandbox
+from rloo_verify.score_parts import Key, Part, parts_of
 from rloo_verify.storage import write_atomically
 from rloo_verify.tasks import Task
 from rloo_verify.types import Outcome, Problem, Verdict
@@ -32,9 +29,6 @@ from rloo_verify.verify import Verifier
 
 TIMEOUT_SECONDS = 5.0
 """CPU time of one check, where the task states none."""
-
-Key = tuple[str, int]
-"""Problem and sample index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +46,7 @@ class ScoreSettings:
         sandbox: Where the programs of code tasks run: `auto`, `docker` or `bwrap`.
         out: The evaluation folder; with several models, one folder a model inside it.
         fresh: Delete what is there and start over.
+        retry_errors: Judge again what an earlier command could not judge.
     """
 
     file: SavedFile
@@ -64,6 +59,7 @@ class ScoreSettings:
     workers: int = 2
     sandbox: str = "auto"
     fresh: bool = False
+    retry_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +99,6 @@ class Scores:
     scores: list[Score]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One model's answers."""
-
-    model: str | None
-    answers: dict[Key, tuple[SavedAnswer, Problem]]
-
-
 def run_score(settings: ScoreSettings, console: Console) -> Scores:
     """Matches, judges and counts. What an earlier, interrupted command has judged is not judged again.
 
@@ -119,13 +107,12 @@ def run_score(settings: ScoreSettings, console: Console) -> Scores:
     """
     file = _of_task(settings.file, settings.task)
     found = match(file, settings.task, split=settings.split, data=settings.data, mark=settings.mark)
-    parts = _parts(file, found)
-    _check_names(parts, settings.out)
-    ks = [_ks(part, settings.k) for part in parts]
+    parts = parts_of(file, found, settings.out)
+    ks = [part.ks(settings.k) for part in parts]
     with ExitStack() as stack:
         folders = [
             stack.enter_context(
-                EvaluationFolder(_folder(settings.out, part), _identity(settings, part), fresh=settings.fresh)
+                EvaluationFolder(part.folder(settings.out), _identity(settings, part), fresh=settings.fresh)
             )
             for part in parts
         ]
@@ -140,80 +127,34 @@ def _of_task(file: SavedFile, task: Task) -> SavedFile:
     return replace(file, answers=mine) if mine else file
 
 
-def _parts(file: SavedFile, found: Matched) -> list[_Part]:
-    by_model: dict[str | None, dict[str, list[tuple[SavedAnswer, Problem]]]] = {}
-    for answer, problem in zip(file.answers, found.problems, strict=True):
-        by_model.setdefault(answer.model, {}).setdefault(problem.id, []).append((answer, problem))
-    parts = []
-    for model, by_problem in by_model.items():
-        answers = {
-            (problem_id, number): pair
-            for problem_id, pairs in by_problem.items()
-            for number, pair in zip(_numbers([answer for answer, _ in pairs]), pairs, strict=True)
-        }
-        parts.append(_Part(model, answers))
-    return parts
-
-
-def _numbers(answers: Sequence[SavedAnswer]) -> Sequence[int]:
-    """The file's own sample indices where they tell the answers apart, else 0, 1, 2..."""
-    own = [answer.sample_index for answer in answers if answer.sample_index is not None]
-    return own if len(set(own)) == len(answers) else range(len(answers))
-
-
-def _ks(part: _Part, wanted: Sequence[int] | None) -> list[int]:
-    sizes = Counter(problem for problem, _ in part.answers).values()
-    if wanted is not None and max(wanted) > max(sizes):
-        raise ConfigError(f"--k {max(wanted)}: no problem has so many answers; the most is {max(sizes)}")
-    return sorted({1, min(sizes)}) if wanted is None else list(wanted)
-
-
-def _folder(out: Path, part: _Part) -> Path:
-    return out if part.model is None else out / re.sub(r"[^\w.=-]+", "-", part.model)
-
-
-def _check_names(parts: Sequence[_Part], out: Path) -> None:
-    folders = Counter(_folder(out, part) for part in parts)
-    folder, times = folders.most_common(1)[0]
-    if times > 1:
-        names = ", ".join(str(part.model) for part in parts if _folder(out, part) == folder)
-        raise FormatError(f"the answers of {names} would all go into {folder}; rename one of them")
-
-
-def _identity(settings: ScoreSettings, part: _Part) -> dict[str, Any]:
-    """All that a verdict depends on, as settings.json keeps it."""
-    file, check = settings.file, settings.task.spec.check
-    references = [(key, problem.answer) for key, (_, problem) in part.answers.items()]
+def _identity(settings: ScoreSettings, part: Part) -> dict[str, Any]:
+    """All that a verdict depends on, for settings.json."""
     return {
         "command": "score",
-        "file": file.path.name,
-        "format": file.format,
+        "file": settings.file.path.name,
+        "format": settings.file.format,
         "task": settings.task.name,
         "model": part.model,
         "split": settings.split,
         "data": None if settings.data is None else str(settings.data),
-        "checker": check.checker,
-        "options": check.options,
         "mark": settings.mark,
-        "answers": _digest([(key, answer.text) for key, (answer, _) in part.answers.items()]),
-        "references": _digest(references),
+        **part.fingerprint(settings.task),
     }
 
 
-def _digest(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, default=str).encode("ascii")).hexdigest()[:16]
-
-
 def _judge(
-    settings: ScoreSettings, parts: Sequence[_Part], folders: Sequence[EvaluationFolder], console: Console
+    settings: ScoreSettings, parts: Sequence[Part], folders: Sequence[EvaluationFolder], console: Console
 ) -> None:
     """Judges what is not judged yet, all models together, and adds each sample to its folder as it is done."""
-    pending = [(part, folder, key) for part, folder in zip(parts, folders, strict=True) for key in _left(part, folder)]
-    if not pending:
+    if settings.retry_errors:
+        for folder in folders:
+            folder.keep([sample for sample in folder.samples if sample.outcome is not Outcome.ERROR])
+    done = [sample for folder in folders for sample in folder.samples]
+    total = sum(len(part.answers) for part in parts)
+    if len(done) == total:
         return
     if settings.task.spec.check.checker == "code":
         require_sandbox({"backend": settings.sandbox})
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         checker_folder(settings.task) as checker,
         Verifier(
@@ -222,27 +163,26 @@ def _judge(
             timeout_seconds=TIMEOUT_SECONDS,
             sandbox={"backend": settings.sandbox},
         ) as verifier,
-        Bar(*columns, console=console, transient=True) as bar,
+        EvaluationProgress(console, total, done) as progress,
     ):
-        total = sum(len(part.answers) for part in parts)
-        progress = bar.add_task("judging", total=total, completed=total - len(pending))
         futures: dict[Future[Verdict], tuple[EvaluationFolder, Key, SavedAnswer, Problem]] = {}
-        for part, folder, key in pending:
-            answer, problem = part.answers[key]
-            future = verifier.submit(problem, marked(answer.text, settings.mark))
-            futures[future] = (folder, key, answer, problem)
-        errors = 0
+        for part, folder in zip(parts, folders, strict=True):
+            for key in part.left(folder.samples):
+                answer, problem = part.answers[key]
+                futures[_submit(verifier, answer, problem, settings.mark)] = (folder, key, answer, problem)
         for future in as_completed(futures):
             folder, key, answer, problem = futures[future]
-            verdict = future.result()
-            folder.append(_sample(key, answer, problem, verdict))
-            errors += verdict.outcome is Outcome.ERROR
-            bar.update(progress, advance=1, description=f"judging, {errors} errors" if errors else "judging")
+            sample = _sample(key, answer, problem, future.result())
+            folder.append(sample)
+            progress.show(sample)
 
 
-def _left(part: _Part, folder: EvaluationFolder) -> Iterator[Key]:
-    done = {(sample.problem, sample.sample_index) for sample in folder.samples}
-    return (key for key in part.answers if key not in done)
+def _submit(verifier: Verifier, answer: SavedAnswer, problem: Problem, mark: str | None) -> Future[Verdict]:
+    if answer.text is not None:
+        return verifier.submit(problem, marked(answer.text, mark))
+    undrawn: Future[Verdict] = Future()
+    undrawn.set_result(Verdict(Outcome.ERROR, str(answer.raw.get("reason")), str(answer.raw.get("detail") or "")))
+    return undrawn
 
 
 def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -> Sample:
@@ -263,8 +203,8 @@ def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -
     )
 
 
-def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:
-    """Counts one model's verdicts, and writes summary.json and agreement.json."""
+def _finish(settings: ScoreSettings, part: Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:
+    """Counts one model's verdicts, and writes summary.json, agreement.json and report.html."""
     evaluation = evaluate_samples(folder.samples, ks)
     verdicts = {(sample.problem, sample.sample_index): sample for sample in folder.samples}
     agreed = agreement((answer.line, answer.label, verdicts[key]) for key, (answer, _) in part.answers.items())
@@ -272,4 +212,5 @@ def _finish(settings: ScoreSettings, part: _Part, folder: EvaluationFolder, ks: 
         write_atomically(folder.path / "agreement.json", json.dumps(agreed.as_json(), indent=1, default=str) + "\n")
     about = {"task": settings.task.name, "model": part.model, "split": settings.split}
     folder.finish({**about, **evaluation.as_json()})
+    write_evaluation_report(folder.path)
     return Score(part.model, folder.path, evaluation, agreed)

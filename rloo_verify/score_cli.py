@@ -3,17 +3,17 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from rloo_verify import tasks_cli
 from rloo_verify.errors import ConfigError, FormatError
 
-MAX_SHOWN = 20
-"""Disagreements in the terminal; agreement.json has all."""
+if TYPE_CHECKING:
+    from rloo_verify.formats import SavedFile
+    from rloo_verify.score import Scores, ScoreSettings
 
 INTERRUPTED = 130
 
@@ -56,6 +56,9 @@ def score(
     sandbox: Annotated[str, typer.Option(help="Where code runs: auto, docker or bwrap.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Evaluation folder; by default evals/TASK-FILE.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the evaluation folder and start over.")] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Judge again what an earlier command could not judge.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Grade saved generations without a model, and compare with the verdicts that they carry.
@@ -79,7 +82,7 @@ def score(
     judged_by = with_checker(found, checker, tasks_cli.data_options(check_option))
     settings = ScoreSettings(
         file=saved, task=judged_by, split=split, data=data, mark=mark, k=None if k is None else k_values(k),
-        workers=workers, sandbox=sandbox, fresh=fresh,
+        workers=workers, sandbox=sandbox, fresh=fresh, retry_errors=retry_errors,
         out=out or _folder(found.name, saved.path, [checker or "", *(check_option or [])]),
     )  # fmt: skip
     try:
@@ -92,7 +95,9 @@ def score(
     if as_json:
         print(json.dumps(_as_json(settings, scores), default=str))
     else:
-        _print(settings, scores)
+        from rloo_verify.score_table import print_scores
+
+        print_scores(settings, scores)
 
 
 def k_values(text: str) -> list[int]:
@@ -110,7 +115,7 @@ def k_values(text: str) -> list[int]:
     return values
 
 
-def _own_task(saved: Any) -> str:
+def _own_task(saved: "SavedFile") -> str:
     """The task that our own samples name."""
     names = list(dict.fromkeys(answer.task for answer in saved.answers if answer.task is not None))
     if len(names) != 1:
@@ -126,7 +131,7 @@ def _folder(task: str, file: Path, changes: list[str]) -> Path:
     return Path("evals") / re.sub(r"[^\w.=-]+", "-", "-".join(words)).strip("-")
 
 
-def _as_json(settings: Any, scores: Any) -> dict[str, Any]:
+def _as_json(settings: "ScoreSettings", scores: "Scores") -> dict[str, Any]:
     return {
         "file": str(settings.file.path),
         "format": settings.file.format,
@@ -136,82 +141,3 @@ def _as_json(settings: Any, scores: Any) -> dict[str, Any]:
         "unanswered": scores.unanswered,
         "scores": [score.as_json() for score in scores.scores],
     }
-
-
-def _print(settings: Any, scores: Any) -> None:
-    console = Console()
-    console = console if console.is_terminal else Console(width=200)
-    saved = settings.file
-    typer.echo(f"{saved.path}: {len(saved.answers)} answers, read as {saved.format}, judged by {settings.task.name}")
-    typer.echo(f"references: {scores.references}")
-    if scores.unanswered:
-        typer.echo(f"warning: {scores.unanswered} problems of the split have no answer in the file and count nowhere")
-    if len(saved.variants) > 1:
-        others = ", ".join(name for name in saved.variants if name != saved.variant)
-        typer.echo(f"earlier verdicts are those of the filter {saved.variant}; --filter chooses another: {others}")
-    console.print(_table(scores.scores), markup=False)
-    for one in scores.scores:
-        _print_errors(one)
-    for one in scores.scores:
-        if one.agreement is not None:
-            _print_agreement(one, console)
-    folders = {one.folder.parent if one.model is not None else one.folder for one in scores.scores}
-    typer.echo(f"written to {', '.join(map(str, folders))}")
-
-
-def _table(scores: list[Any]) -> Table:
-    from rloo_verify.progress import rate_text
-
-    table = Table(box=None, pad_edge=False)
-    if len(scores) > 1 or scores[0].model is not None:
-        table.add_column("model", overflow="fold")
-    rates = list(dict.fromkeys(name for one in scores for name in one.evaluation.rates if _shown(name, scores)))
-    for heading in (*rates, "problems", "answers", "passed", "errors", "truncated"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in scores:
-        result = one.evaluation
-        cells = [rate_text(result.rates.get(name), result.intervals.get(name)) for name in rates]
-        counts = (result.problems, result.completions, result.passed, result.errors, result.truncated)
-        name = [one.model or "-"] if len(table.columns) > len(cells) + len(counts) else []
-        table.add_row(*name, *cells, *map(str, counts))
-    return table
-
-
-def _shown(rate: str, scores: list[Any]) -> bool:
-    """Whether anybody has the rate; a majority vote needs answers, which programs do not have."""
-    return rate.startswith("pass@") or any(one.evaluation.rates.get(rate) is not None for one in scores)
-
-
-def _print_errors(one: Any) -> None:
-    result = one.evaluation
-    if result.errors:
-        who = "" if one.model is None else f"{one.model}: "
-        rates = ", ".join(f"{name} {rate:.3f}" for name, rate in result.errors_as_fail.items() if rate is not None)
-        typer.echo(f"{who}{result.errors} answers could not be judged and are left out; counted as failures: {rates}")
-        typer.echo(f"{who}reasons: {', '.join(f'{reason} {count}' for reason, count in result.reasons.items())}")
-
-
-def _print_agreement(one: Any, console: Console) -> None:
-    found = one.agreement
-    who = "" if one.model is None else f"{one.model}: "
-    typer.echo(f"{who}{found.agree} of {found.labelled} earlier verdicts agree")
-    if not found.disagreements:
-        return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("earlier / now")
-    for new in found.counts:
-        table.add_column(new, justify="right")
-    for old, counts in found.counts.items():
-        if any(counts.values()):
-            table.add_row(old, *(str(count) for count in counts.values()))
-    console.print(table)
-    for case in found.disagreements[:MAX_SHOWN]:
-        read = "no answer" if case.answer is None else f"answer {case.answer[:60]!r}"
-        detail = f" ({case.detail[:100]})" if case.detail else ""
-        typer.echo(
-            f"- line {case.line}, {case.problem} #{case.sample_index}: was {case.old}, now {case.new} {case.reason}:"
-            f" {read}, reference {str(case.reference)[:60]!r}{detail}"
-        )
-    if len(found.disagreements) > MAX_SHOWN:
-        typer.echo(f"- and {len(found.disagreements) - MAX_SHOWN} more")
-    typer.echo(f"  all of them: {one.folder / 'agreement.json'}")

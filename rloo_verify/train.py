@@ -77,10 +77,8 @@ class Trainer:
             self.step(step)
             last = step == config.run.steps
             if last or stop.requested or step % saving.every == 0:
-                dtype = policy_dtype(config.model.dtype)
-                save_checkpoint(
-                    self.run.checkpoints, step, self.parts.learner, self.parts.tokenizer, dtype, saving.keep
-                )
+                learner, tokenizer, dtype = self.parts.learner, self.parts.tokenizer, policy_dtype(config.model.dtype)
+                save_checkpoint(self.run.checkpoints, step, learner, tokenizer, dtype, saving.keep)
             if stop.requested and not last:
                 raise KeyboardInterrupt
             self.evaluate(step)

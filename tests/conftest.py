@@ -9,7 +9,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 import functools
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,18 +36,25 @@ def why_no_docker() -> str | None:
 
 
 @functools.cache
+def why_no_browser() -> str | None:
+    from browser import find_chromium
+
+    return None if find_chromium() else "Chromium is not installed; scripts/install_chromium.sh does it on Debian."
+
+
+@functools.cache
 def why_no_gpu() -> str | None:
     import torch
 
     return None if torch.cuda.is_available() else "No CUDA device is visible."
 
 
-NEEDS = {"vllm": why_no_vllm, "docker": why_no_docker, "gpu": why_no_gpu}
-ALWAYS_IN_CI = {"vllm", "docker"}
+NEEDS = {"vllm": why_no_vllm, "docker": why_no_docker, "browser": why_no_browser, "gpu": why_no_gpu}
+ALWAYS_IN_CI = {"vllm", "docker", "browser"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a test whose engine is missing; where the variable CI is set, vLLM and Docker must be there."""
+    """Skips a test whose engine is missing; where the variable CI is set, vLLM, Docker and Chromium must be there."""
     for marker, why_missing in NEEDS.items():
         if item.get_closest_marker(marker) is None:
             continue
@@ -79,3 +88,34 @@ def engine(running: Any) -> Iterator[Any]:
     """The running engine with the weights of its folder."""
     yield running
     running.restore()
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    """The config of a small run, with its model and task beside it."""
+    from runs import write_run
+
+    return write_run(tmp_path)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    """Runs the command line in this process; returns exit code, standard output, standard error."""
+    from rloo_verify.cli import main
+
+    handlers, level = logging.root.handlers[:], logging.root.level
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code: object = 0
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        assert isinstance(code, int)
+        return code, captured.out, captured.err
+
+    yield run
+    logging.root.handlers[:] = handlers  # the command line's own would write to a stream that is closed by now
+    logging.root.setLevel(level)

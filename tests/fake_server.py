@@ -111,3 +111,9 @@ def hang(seconds: float = 30.0) -> Reply:
     """Says nothing for longer than any test waits."""
     time.sleep(seconds)
     return completion("too late")
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

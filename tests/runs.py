@@ -131,7 +131,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def _run_child(path: Path, overrides: tuple[str, ...], log: Path) -> None:
+def run_child(arguments: list[str], log: Path) -> None:
     """What a forked process does: the command line, its output in a file."""
     from rloo_verify.cli import main
 
@@ -140,14 +140,14 @@ def _run_child(path: Path, overrides: tuple[str, ...], log: Path) -> None:
     os.dup2(descriptor, 2)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False)
-    main(["train", str(path), *overrides])
+    main(arguments)
 
 
 def start(path: Path, *overrides: str) -> Any:
     """Starts `rloo-verify train` in a process of its own, forked from one that imported the libraries."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rloo_verify.train", "transformers.models.llama.modeling_llama", "runs"])
-    child = context.Process(target=_run_child, args=(path, overrides, path.with_suffix(".log")))
+    child = context.Process(target=run_child, args=(["train", str(path), *overrides], path.with_suffix(".log")))
     child.start()
     return child
 
@@ -195,7 +195,7 @@ def assert_same_bits(one: Any, other: Any) -> None:
         assert one == other
 
 
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "learner_tokens_per_second", "mfu")
 
 
 def story(run: Path) -> dict[str, Any]:

@@ -1,61 +1,19 @@
 """The command line: one sentence and exit code 2 for what a user can mend, and what each command prints."""
 
 import contextlib
-import gzip
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commands import Command, assert_user_error
 from runs import CHECK, config_of, rows_of, small_disk, write_run
 
-from rloo_verify.cli import main
 from rloo_verify.configfile import load_config
 from rloo_verify.errors import RlooVerifyError
 
 GSM8K = Path(__file__).parents[2] / "shared" / "data" / "gsm8k" / "test.jsonl"
-
-
-@pytest.fixture
-def run_file(tmp_path: Path) -> Path:
-    return write_run(tmp_path)
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    """Runs the command line in this process; returns exit code, standard output, standard error."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        assert isinstance(code, int)
-        return code, captured.out, captured.err
-
-    yield run
-    logging.root.handlers[:] = handlers  # the command line's own would write to a stream that is closed by now
-    logging.root.setLevel(level)
-
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-def assert_user_error(result: tuple[int, str, str], *parts: str) -> None:
-    """Exit code 2 and one sentence on standard error that has all parts; progress notes may precede it."""
-    code, out, err = result
-    assert code == 2, out + err
-    (error,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    for part in parts:
-        assert part in error
-    assert "Traceback" not in out + err
 
 
 @pytest.mark.parametrize(
@@ -186,7 +144,7 @@ def test_a_checker_that_cannot_be_imported_is_found_before_anything_starts(tmp_p
 
 
 def test_viewing_something_else_is_one_sentence(tmp_path: Path, command: Command) -> None:
-    assert_user_error(command("view", tmp_path), "is not a run folder: it has no config.toml")
+    assert_user_error(command("view", tmp_path), "is no run folder (config.toml)")
 
 
 def test_the_doctor_reports_every_part_of_the_machine(command: Command) -> None:
@@ -196,86 +154,17 @@ def test_the_doctor_reports_every_part_of_the_machine(command: Command) -> None:
         assert part in out
 
 
-EVAL_KEYS = {
-    "task", "model", "split", "pass@1", "pass@2", "problems", "problems_at", "completions", "judged", "passed",
-    "errors", "truncated", "mean_tokens", "reasons",
-}  # fmt: skip
-
-
-def test_eval_prints_rates_with_their_counts(run_file: Path, command: Command) -> None:
-    common = ["eval", "arithmetic", "--model", run_file.parent / "model", "--engine", "transformers"]
-    options = [*common, "--problems", 5, "--n", 4, "--k", "1,2", "--max-new-tokens", 6, "--max-prompt-tokens", 16]
-    samples = run_file.parent / "samples.jsonl"
-    code, out, err = command(*options, "--json", "--out", samples)
-    assert code == 0, err
-    result = json.loads(out)
-    assert set(result) == EVAL_KEYS
-    assert (result["problems"], result["completions"]) == (5, 20)
-    assert result["judged"] + result["errors"] == 20
-    assert result["problems_at"] == {"1": 5, "2": 5}
-    records = [json.loads(line) for line in samples.read_text().splitlines()]
-    assert len(records) == 20
-    assert sum(record["outcome"] == "pass" for record in records) == result["passed"]
-    code, out, _ = command(*options)
-    assert out.startswith(f"arithmetic/test, {run_file.parent / 'model'}: pass@1 ")
-    assert "(5 problems, 20 judged, 0 errors, " in out
-
-
-def test_the_same_evaluation_twice_is_the_same(run_file: Path, command: Command) -> None:
-    common = ["eval", run_file.parent / "letters", "--model", run_file.parent / "model", "--engine", "transformers"]
-    options = [*common, "--n", 3, "--max-new-tokens", 4, "--max-prompt-tokens", 8, "--json"]
-    first, again, other = (json.loads(command(*options, "--seed", seed)[1]) for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
-
-
 @pytest.mark.skipif(not GSM8K.exists(), reason="the copy of GSM8K beside the checkout is not here")
-@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
-def test_eval_and_a_dry_run_read_a_real_gsm8k_file(
-    run_file: Path, command: Command, tmp_path: Path, suffix: str
-) -> None:
-    data = tmp_path / f"test{suffix}"
-    data.write_bytes(GSM8K.read_bytes() if suffix == ".jsonl" else gzip.compress(GSM8K.read_bytes()))
+def test_a_dry_run_reads_a_real_gsm8k_file(run_file: Path, command: Command) -> None:
     model = run_file.parent / "model"
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 2048}))
-    # characters of GSM8K that the tiny tokenizer lacks become <unk>
-    options = ["--problems", 3, "--max-new-tokens", 4, "--engine", "transformers", "--json"]
-    code, out, err = command("eval", "gsm8k", "--model", model, "--data", data, *options)
-    assert code == 0, err
-    assert (json.loads(out)["problems"], json.loads(out)["errors"]) == (3, 0)
-    overrides = ["--tasks.1.name=gsm8k", "--tasks.1.options={}", f"--tasks.1.data={data}", "--eval.problems=0"]
-    code, out, err = command("train", run_file, "--dry-run", "--sample.max_prompt_tokens=1800", *overrides,
-                             "--learner.micro_batch_tokens=4096")  # fmt: skip
+    overrides = ["--tasks.1.name=gsm8k", "--tasks.1.options={}", f"--tasks.1.data={GSM8K}", "--eval.problems=0"]
+    code, _, err = command("train", run_file, "--dry-run", "--sample.max_prompt_tokens=1800", *overrides,
+                           "--learner.micro_batch_tokens=4096")  # fmt: skip
     assert code == 0, err  # every prompt of the file was rendered
     result = command("train", run_file, "--dry-run", *overrides)
     assert_user_error(result, "gsm8k/train/0: the prompt is", "but max_prompt_tokens is 16")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--k", "4", "--n", "2"], "--k 4 is larger than --n 2"),
-        (["--engine", "sglang"], "--engine sglang: must be one of auto, vllm, transformers"),
-        (["--model", "nothing"], "nothing: no such folder, and no hub id"),
-        (["--max-new-tokens", "1000"], "tokens, but the context of"),
-        (["--data", "/no/such/file.jsonl"], "no such data file"),
-        (["--split", "holdout"], "has no split `holdout`"),
-        (["--out", "/proc/nothing/samples.jsonl"], "cannot write /proc/nothing/samples.jsonl"),
-    ],
-)
-def test_a_mistake_in_an_evaluation_is_one_sentence(
-    run_file: Path, command: Command, arguments: list[str], part: str
-) -> None:
-    base = ["--model", run_file.parent / "model", "--engine", "transformers", "--problems", 1, "--max-new-tokens", 4]
-    result = command("eval", "arithmetic", *base, "--max-prompt-tokens", 16, *arguments)
-    assert_user_error(result, part)
-
-
-@pytest.mark.parametrize("k", ["0", "one", "", "1,,2"])
-def test_a_list_of_k_that_is_none_is_one_sentence(run_file: Path, command: Command, k: str) -> None:
-    result = command("eval", "arithmetic", "--model", run_file.parent / "model", "--k", k)
-    assert_user_error(result, f"--k {k!r} is not a list of positive integers such as 1,4,16")
 
 
 def test_the_installed_program_exits_with_2_and_no_traceback(run_file: Path) -> None:

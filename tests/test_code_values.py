@@ -1,7 +1,8 @@
 """Values that cross the border of a sandbox, and how they are compared: strictly, whatever a program sends."""
 
 import math
-from collections import Counter, OrderedDict, defaultdict, namedtuple
+from collections import Counter as Multiset
+from collections import OrderedDict, defaultdict, namedtuple
 from enum import IntEnum
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rloo_verify.grading.compare import output_comparison, value_comparison
+from rloo_verify.sandbox.inside.frames import Counter
 from rloo_verify.sandbox.inside.values import MAX_DEPTH, Opaque, ValueFormatError, decode, encode, same
 
 SCALARS = (
@@ -58,7 +60,7 @@ Pair = namedtuple("Pair", "a b")
     ("value", "arrives"),
     [
         (Pair(1, 2), (1, 2)),
-        (Counter("aab"), {"a": 2, "b": 1}),
+        (Multiset("aab"), {"a": 2, "b": 1}),
         (defaultdict(list, {1: [2]}), {1: [2]}),
         (OrderedDict(a=1), {"a": 1}),
         (Colour.RED, 1),
@@ -189,3 +191,14 @@ def test_an_unknown_comparison_is_refused(name: str) -> None:
     for find in (value_comparison, output_comparison):
         with pytest.raises(ValueError, match=r"comparison|tolerance"):
             find(name)
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 9)))
+def test_messages_are_counted_however_a_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    counter = Counter()
+    for cut in cuts:
+        counter.feed(stream[:cut])
+        stream = stream[cut:]
+    counter.feed(stream)
+    assert counter.complete == len(bodies)

@@ -1,14 +1,18 @@
 """Two evaluations of the same problems: differences, their intervals and sign test, and which problems flipped."""
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import Command, assert_user_error
 
 from rloo_verify.compare import compare_samples
 from rloo_verify.errors import FormatError
+from rloo_verify.evaluation_folder import EvaluationFolder
 from rloo_verify.intervals import Floats
 from rloo_verify.paired import difference_intervals, sign_test
 from rloo_verify.samples import Sample
@@ -162,3 +166,50 @@ def test_few_differences_do_not_give_a_narrow_interval() -> None:
 
 def test_a_rate_that_no_problem_has_has_no_interval() -> None:
     assert difference_intervals(np.array([[np.nan], [np.nan]]), [None, None]) == [None]
+
+
+def evaluation(path: Path, *problems: str, **settings: object) -> Path:
+    with EvaluationFolder(path, {"task": "t", "n": 2, **settings}) as folder:
+        for sample in samples(*problems):
+            folder.append(sample)
+    return path
+
+
+def test_two_folders_are_compared_in_the_terminal(command: Command, tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", *(f"p{i:02}:ff" for i in range(20)), temperature=1.0, model="x")
+    b = evaluation(tmp_path / "b", *(f"p{i:02}:pf" for i in range(20)), temperature=0.0, model="y")
+    code, out, _ = command("compare", a, b)
+    assert code == 0
+    assert "warning: the settings differ: temperature 1.0 and 0.0\n" in out  # the model is what is compared
+    row = next(line for line in out.splitlines() if line.startswith("pass@1 "))
+    assert row.split()[:4] == ["pass@1", "0.000", "0.500", "+0.500"]
+    assert "p = 1.9e-06" in row  # 2 / 2^20
+    assert "pass@1: b is better" in out
+    assert "20 problems gained, 0 lost, 0 unchanged\n- p00: gained, 0 -> 0.5\n" in out
+    assert "a is better" in command("compare", b, a)[1]
+    assert "pass@1: no difference can be told" in command("compare", a, a)[1]
+
+
+def test_out_has_the_comparison_and_its_report(command: Command, tmp_path: Path) -> None:
+    a, b = evaluation(tmp_path / "a", "p:pf", "q:ff"), evaluation(tmp_path / "b", "p:ff", "q:ff", "r:pp")
+    code, out, _ = command("compare", a, b / "samples.jsonl", "--k", "1", "--out", tmp_path / "c", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert json.loads((tmp_path / "c" / "compare.json").read_text()) == found
+    assert (found["a"], found["b"], found["only_b"], found["lost"]) == ("a", "b", 1, ["p"])
+    assert list(found["rates"]) == ["pass@1"]
+    assert "<html" in (tmp_path / "c" / "report.html").read_text()
+    assert_user_error(command("compare", a, b, "--out", a), "is an evaluation itself")
+
+
+def test_a_training_runs_evaluations_are_compared_by_their_files(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "run" / "eval").mkdir(parents=True)
+    for step, verdicts in ((0, "ff"), (20, "pp")):
+        lines = [json.dumps({**one.as_json(), "signal": "mixed", "step": step}) for one in samples(f"x:{verdicts}")]
+        (tmp_path / "run" / "eval" / f"step-{step:06}.jsonl").write_text("\n".join(lines) + "\n")
+    first, last = sorted((tmp_path / "run" / "eval").iterdir())
+    code, out, _ = command("compare", first, last, "--json")
+    assert (code, json.loads(out)["a"], json.loads(out)["gained"]) == (0, "step-000000.jsonl", ["x"])
+    assert_user_error(command("compare", tmp_path / "run", last), "has no samples.jsonl: name one of", str(first))
+    assert_user_error(command("compare", tmp_path / "run" / "eval" / "gone.jsonl", last), "cannot be read")
+    assert_user_error(command("compare", first, last, "--k", "0"), "--k '0' is not a list")

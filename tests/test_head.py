@@ -25,7 +25,8 @@ def test_values_and_gradients_equal_the_plain_computation(temperature, bias):
     cotangent = torch.linspace(-1, 2, len(targets), dtype=torch.float64)
     plain = (torch.nn.functional.linear(hidden, weight, bias_V) / temperature).log_softmax(-1)
     plain = plain.gather(-1, targets[:, None]).squeeze(-1)
-    chunked = chunked_logprobs(hidden, weight, bias_V, targets, temperature)
+    chunked, entropies = chunked_logprobs(hidden, weight, bias_V, targets, temperature)
+    assert entropies is None
     torch.testing.assert_close(chunked, plain)
     expected = torch.autograd.grad(plain, given, cotangent)
     for ours, theirs in zip(torch.autograd.grad(chunked, given, cotangent), expected, strict=True):
@@ -34,9 +35,18 @@ def test_values_and_gradients_equal_the_plain_computation(temperature, bias):
 
 def test_gradcheck_passes():
     hidden, weight, bias, targets = inputs(tokens=4, width=3, vocabulary=6)
-    assert torch.autograd.gradcheck(lambda h, w, b: chunked_logprobs(h, w, b, targets, 0.9), (hidden, weight, bias))
+    assert torch.autograd.gradcheck(lambda h, w, b: chunked_logprobs(h, w, b, targets, 0.9)[0], (hidden, weight, bias))
 
 
 def test_no_tokens_give_no_log_probs():
     hidden, weight, bias, _ = inputs(tokens=3)
-    assert chunked_logprobs(hidden[:0], weight, bias, torch.empty(0, dtype=torch.long), 1.0).shape == (0,)
+    assert chunked_logprobs(hidden[:0], weight, bias, torch.empty(0, dtype=torch.long), 1.0)[0].shape == (0,)
+
+
+def test_entropies_are_those_of_the_distribution_and_carry_no_gradient():
+    hidden, weight, bias, targets = inputs()
+    logprobs, entropies = chunked_logprobs(hidden, weight, bias, targets, 0.7, with_entropy=True)
+    plain = (torch.nn.functional.linear(hidden, weight, bias) / 0.7).log_softmax(-1)
+    torch.testing.assert_close(entropies, -(plain.exp() * plain).sum(-1).detach())
+    assert logprobs.requires_grad
+    assert not entropies.requires_grad

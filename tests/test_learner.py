@@ -1,7 +1,9 @@
 """The learner against the plain definition of the loss, in float64."""
 
 import copy
+import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -278,3 +280,67 @@ def test_gradient_checkpointing_does_not_change_the_gradient():
     checkpointed, _ = learner_gradients(model, GROUPS, gradient_checkpointing=True)
     for name, value in plain.items():
         torch.testing.assert_close(checkpointed[name], value)
+
+
+def test_the_guard_multiplies_each_advantage_by_the_truncated_ratio_of_its_completion():
+    model = tiny_llama().double()
+    group = make_group("a", "pff")
+    learner = Learner(copy.deepcopy(model), config())
+    pairs = [(group.problem.prompt_token_ids_T, c.token_ids_T) for c in group.completions_G]
+    sums = [sum(values) for values in learner.score(pairs, 1.0)]
+    # the sampler's sums are higher by 1 nat for the first, equal for the second, lower by 5 for the third
+    drawn = [replace(c, logprobs_T=((s + d) / len(c.token_ids_T),) * len(c.token_ids_T))
+             for c, s, d in zip(group.completions_G, sums, [1.0, 0.0, -5.0], strict=True)]  # fmt: skip
+    shifted = Group(group.problem, drawn, group.verdicts_G)
+    weights = [math.exp(-1), 1.0, 2.0]  # e^5 is cut
+    gradients = []
+    for i in range(3):
+        model.zero_grad()
+        prompt, ids = pairs[i]
+        logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        logits.gather(-1, torch.tensor(ids)[:, None]).sum().backward()
+        gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    ours, _ = learner_gradients(model, [shifted], importance_cap=2.0)
+    for name, value in ours.items():
+        expected = -sum(w * a * g[name] for w, a, g in zip(weights, [1, -0.5, -0.5], gradients, strict=True)) / 3
+        torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    update = Learner(model, config(importance_cap=2.0)).step([shifted])
+    assert update.importance.capped_share == pytest.approx(1 / 3)
+    squares = sum(weights) ** 2 / (3 * sum(w * w for w in weights))
+    assert update.importance.effective_share == pytest.approx(squares, rel=1e-6)
+
+
+def test_the_guard_is_off_by_default():
+    assert Learner(tiny_llama(), config()).step(GROUPS).importance is None
+
+
+def test_the_step_counts_operations_and_no_padding_where_rows_are_packed():
+    learner = Learner(tiny_llama(), config())
+    update = learner.step([make_group("a", "pf", lengths=(5, 5))])
+    assert update.tokens_padding == 0
+    assert update.tokens_computed == 6 + 5 + 5
+    assert update.flops > 0
+    assert update.peak_flops > 1e8
+
+
+def test_padding_is_counted_where_completions_have_rows_of_their_own():
+    learner = Learner(tiny_llama(), config())
+    learner.scorer.layout = Layout.PLAIN
+    learner.scorer._use_attention()
+    group = make_group("a", "pf")
+    short, long = sorted(len(c.token_ids_T) for c in group.completions_G)
+    assert learner.step([group]).tokens_padding == long - short
+
+
+def test_entropy_is_logged_where_asked_for_and_near_its_maximum_for_random_weights():
+    group = make_group("a", "pf")
+    assert Learner(tiny_llama(), config()).step([group]).entropy is None
+    entropy = Learner(tiny_llama(), config(log_entropy=True)).step([group]).entropy
+    model = tiny_llama()
+    total = tokens = 0.0
+    for one in group.completions_G:
+        ids = (*group.problem.prompt_token_ids_T, *one.token_ids_T)
+        logprobs = model(torch.tensor([ids])).logits[0, -len(one.token_ids_T) - 1 : -1].log_softmax(-1)
+        total -= (logprobs.exp() * logprobs).sum().item()
+        tokens += len(one.token_ids_T)
+    assert entropy == pytest.approx(total / tokens, rel=1e-4)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_server import FakeServer, Reply, completion, fake_server, hang, refusal
+from fake_server import FakeServer, Reply, completion, fake_server, free_port, hang, refusal
 
 from rloo_verify.errors import ConfigError, PolicyError
 from rloo_verify.policy.base import Request, Sampling
@@ -165,11 +165,6 @@ def test_a_reasoning_model_that_was_cut_before_its_answer_said_nothing() -> None
     with fake_server(lambda *_: (200, {}, reply)) as server:
         (drawn,) = ask(server, 1).values()
     assert (drawn.text, drawn.tokens, drawn.finish_reason) == ("", None, "length")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def test_a_server_that_is_not_there_is_one_sentence_at_once() -> None:

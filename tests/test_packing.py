@@ -1,6 +1,5 @@
 import random
 
-import pytest
 import torch
 
 from rloo_verify.packing import (
@@ -74,19 +73,30 @@ def test_the_plain_layout_by_hand():
     assert batch.packed_layout is None
 
 
-@pytest.mark.parametrize(
-    ("padded", "expected"),
-    [(False, [[10], [5, 5], [3, 2]]), (True, [[10], [5, 5], [3, 2]])],
-)
-def test_micro_batches_stay_within_their_budget(padded, expected):
-    rows = build_rows([Scored(i, (i,), (1,) * n) for i, n in enumerate([9, 4, 4, 2, 1])], 100)
-    assert [[len(row) for row in batch] for batch in micro_batches(rows, 10, padded=padded)] == expected
+def pair(number, prompt, *lengths):
+    return Row((number,) * prompt, [Scored(number, (number,) * prompt, (1,) * length) for length in lengths])
 
 
-def test_padding_counts_towards_the_budget_of_padded_rows_only():
-    rows = build_rows([Scored(i, (i,), (1,) * n) for i, n in enumerate([5, 2, 2])], 100)  # lengths 6, 3, 3
-    assert [len(batch) for batch in micro_batches(rows, 12)] == [3]  # 6 + 3 + 3
-    assert [len(batch) for batch in micro_batches(rows, 12, padded=True)] == [2, 1]  # 6 + 6, then 3
+def alone(number, length):
+    return pair(number, 1, length - 1)
+
+
+def test_padding_counts_towards_the_budget_of_rows_of_one_completion():
+    rows = [alone(0, 6), alone(1, 3), alone(2, 3)]
+    assert [len(batch) for batch in micro_batches(rows, 12)] == [2, 1]  # 6 + 6, then 3
+    assert [len(batch) for batch in micro_batches(rows, 18)] == [3]  # 6 + 6 + 6
+
+
+def test_packed_micro_batches_are_as_few_as_fit_and_of_equal_size():
+    rows = [pair(i, 1, 1, n - 2) for i, n in enumerate([8, 7, 6, 5, 4])]
+    lengths = lambda budget: [[len(row) for row in batch] for batch in micro_batches(rows, budget)]  # noqa: E731
+    assert lengths(22) == [[8, 5, 4], [7, 6]]  # not 8 + 7 + 6 and 5 + 4
+    assert lengths(16) == [[8, 7], [6, 5, 4]]  # 8 + 5 + 4 = 17 would be over the budget
+
+
+def test_packed_and_padded_rows_do_not_mix():
+    rows = [alone(0, 3), pair(1, 2, 2, 1), alone(2, 4)]
+    assert [[len(row) for row in batch] for batch in micro_batches(rows, 100)] == [[5], [4, 3]]
 
 
 def test_a_row_over_the_budget_goes_alone():
@@ -105,17 +115,18 @@ def test_shares_hold_every_row_once_and_differ_by_no_more_than_one_row() -> None
         Row((1,) * 20, [Scored(8 * i + j, (1,) * 20, (2,) * rng.randint(5, 60)) for j in range(8)]) for i in range(10)
     ]
     costs = {id(row): len(row) + row.pairs / (6 * 64) for row in rows}
+    cost = lambda row: costs[id(row)]  # noqa: E731
     for workers in (1, 2, 3, 8, 12):
-        parts = shares(rows, workers, 64)
+        parts = shares(rows, workers, cost=cost)
         assert len(parts) == workers
         assert sorted(one.index for part in parts for row in part for one in row.scored) == list(range(80))
-        totals = [sum(costs[id(row)] for row in part) for part in parts]
+        totals = [sum(map(cost, part)) for part in parts]
         assert max(totals) - min(totals) <= max(costs.values())  # what longest processing time first guarantees
 
 
 def test_the_longest_row_comes_first_and_goes_to_the_idlest() -> None:
     rows = [Row((1,), [Scored(i, (1,), (2,) * length)]) for i, length in enumerate((4, 9, 5, 6))]
-    parts = shares(rows, 2, 10**9)  # attention costs nothing: 10 | 7, then 6 to the second, 5 to the first
+    parts = shares(rows, 2, cost=len)  # 10 | 7, then 6 to the second, 5 to the first
     assert [[len(row) for row in part] for part in parts] == [[10, 5], [7, 6]]
 
 

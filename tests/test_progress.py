@@ -8,9 +8,9 @@ from groups import judged_group
 from rich.console import Console
 from test_runlog import config
 
-from rloo_verify.learner import Gap, Update
 from rloo_verify.metrics import step_metrics
 from rloo_verify.progress import Progress, duration, evaluation_line, plain_line
+from rloo_verify.update import Gap, Update
 
 UPDATE = Update(updated=True, grad_norm=1.0, lr=1e-3, gap=Gap(2e-7, 1e-6))
 ROW = step_metrics(

@@ -99,3 +99,61 @@ def test_a_run_costs_milliseconds(sandbox: Sandbox) -> None:
     for _ in range(40):
         run(sandbox, "pass")
     assert time.monotonic() - started < 40 * 0.05
+
+
+def printing(number: int, seconds: float = 0.0) -> Job:
+    source = f"import time; time.sleep({seconds}); print({number})"
+    return Job({"mode": "script", "sources": [source]})
+
+
+def test_a_batch_runs_in_its_order_and_ends_where_it_is_told_to(sandbox: Sandbox) -> None:
+    asked: list[int] = []
+    printed: list[bytes] = []
+
+    def jobs() -> Iterator[Job]:
+        for number in range(10):
+            asked.append(number)
+            yield printing(number)
+
+    def go_on(result: RunResult) -> bool:
+        printed.append(result.stdout)
+        return len(printed) < 4
+
+    sandbox.run_while(jobs(), go_on)
+    assert printed == [b"0\n", b"1\n", b"2\n", b"3\n"]
+    assert len(asked) <= 5  # at most one is sent ahead
+    assert run(sandbox, "print('next')").stdout == b"next\n"  # and what was sent ahead says nothing to the next
+
+
+def test_what_was_sent_ahead_of_an_end_is_killed_at_once(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    sandbox.run_while(iter([printing(1), printing(2, 60.0)]), lambda _: False)
+    assert time.monotonic() - started < 30
+
+
+def test_a_batch_of_large_inputs_and_outputs_does_not_lock_up(sandbox: Sandbox) -> None:
+    data = b"x" * 900_000
+    echo = Job({"mode": "script", "sources": ["import sys; print(sys.stdin.read(), end='')"]}, stdin=data)
+    sizes: list[int] = []
+
+    def go_on(result: RunResult) -> bool:
+        sizes.append(len(result.stdout))
+        return True
+
+    sandbox.run_while(iter([printing(1), echo, echo, printing(2), echo]), go_on)
+    assert sizes == [2, 900_000, 900_000, 2, 900_000]
+
+
+def test_random_numbers_are_the_same_in_every_run(sandbox: Sandbox) -> None:
+    first, second = (run(sandbox, "import random; print(random.random())").stdout for _ in range(2))
+    assert first == second
+
+
+def test_a_program_that_starts_threads_and_exit_functions_ends_as_an_interpreter_would(sandbox: Sandbox) -> None:
+    source = """
+import atexit, threading, time
+atexit.register(lambda: print("exit"))
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+print("main")
+"""
+    assert run(sandbox, source).stdout == b"main\nthread\nexit\n"

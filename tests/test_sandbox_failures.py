@@ -16,7 +16,7 @@ from open_sandboxes import need_bwrap, open_sandbox
 
 from rloo_verify.errors import SandboxError
 from rloo_verify.sandbox import runner
-from rloo_verify.sandbox.box import Box, BoxError, Job
+from rloo_verify.sandbox.box import Box, BoxError, Job, RunResult
 from rloo_verify.sandbox.bwrap import BwrapBackend
 from rloo_verify.sandbox.docker import connect, sweep
 from rloo_verify.sandbox.runner import BrokeSandboxError, Sandbox, choose_backend
@@ -73,6 +73,21 @@ def test_a_container_that_is_killed_costs_no_answer(docker: Sandbox) -> None:
     subprocess.run(["docker", "kill", *mine], capture_output=True, check=False)
     thread.join(60)
     assert results == [b"42\n"]
+
+
+def test_a_batch_whose_sandbox_is_killed_goes_on_in_another(bwrap: Sandbox) -> None:
+    printed: list[bytes] = []
+
+    def go_on(result: RunResult) -> bool:
+        printed.append(result.stdout)
+        if len(printed) == 3:
+            for box in _children(os.getpid()):
+                os.kill(box, signal.SIGKILL)
+        return True
+
+    numbers = range(8)
+    bwrap.run_while((Job({"mode": "script", "sources": [f"print({number})"]}) for number in numbers), go_on)
+    assert printed == [b"%d\n" % number for number in numbers]
 
 
 class Breaking:

@@ -43,7 +43,8 @@ METRICS = {
     "frac_mixed", "frac_all_pass", "frac_all_fail", "frac_unjudged", "errors", "error_share", "reasons", "length_mean",
     "length_max", "truncated_share", "logprob_gap_mean", "logprob_gap_max", "updated", "loss", "grad_norm", "lr", "kl",
     "reward_shaped", "tokens_sampled", "tokens_trained", "tokens_skipped", "tokens_computed", "tokens_saved",
-    "tokens_per_second", "seconds",
+    "tokens_per_second", "seconds", "padding_share", "learner_tokens_per_second", "mfu", "entropy",
+    "importance_effective_share", "importance_capped_share",
 }  # fmt: skip
 
 

@@ -64,7 +64,13 @@ def test_the_only_top_level_package_is_rloo_verify_and_all_data_is_inside(wheel:
         source = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         packed = {name for name in names if name.startswith(f"rloo_verify/_{folder}/")}
         assert {f"rloo_verify/_{path.relative_to(ROOT)}" for path in source} <= packed
-    for part in ("templates/report.html.j2", "policy/vllm_worker.py", "checkers/worker.py", "__main__.py"):
+    for part in (
+        "templates/report.css",
+        "report/vendor/uplot/uPlot.iife.min.js",
+        "policy/vllm_worker.py",
+        "checkers/worker.py",
+        "__main__.py",
+    ):
         assert f"rloo_verify/{part}" in names
     assert not [name for name in names if name.endswith((".pyc", ".tmp")) or "/tests/" in name]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rloo_verify.formats.saved import SavedAnswer, outcome_of, text_of
+from rloo_verify.types import Outcome
 
 NAME = "rloo-verify samples"
 
@@ -14,16 +15,18 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 
 def answers(row: Mapping[str, Any], line: int) -> Iterator[SavedAnswer]:
-    """The answer of a line."""
+    """The answer of a line; one that could not be drawn stays an error."""
+    label = outcome_of(row["outcome"])
+    undrawn = row["text"] is None and label is Outcome.ERROR
     yield SavedAnswer(
         line=line,
-        text=text_of(row["text"], "text"),
+        text=None if undrawn else text_of(row["text"], "text"),
         raw=row,
         task=row.get("task"),
         problem=row["problem"],
         prompt=row.get("prompt"),
         reference=row.get("reference"),
-        label=outcome_of(row["outcome"]),
+        label=label,
         family=row.get("family"),
         sample_index=row["sample_index"],
         tokens=row.get("tokens"),

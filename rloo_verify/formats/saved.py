@@ -22,7 +22,7 @@ class SavedAnswer:
 
     Attributes:
         line: Where it stands in the file, from 1.
-        text: The answer.
+        text: The answer; None only for our own samples that could not be drawn.
         raw: The whole line, for `--by` and `--label`.
         task: Name of its task.
         problem: Id of its problem, in the words of the file.
@@ -41,7 +41,7 @@ class SavedAnswer:
     """
 
     line: int
-    text: str
+    text: str | None
     raw: Mapping[str, Any]
     task: str | None = None
     problem: str | None = None

@@ -4,7 +4,8 @@ Reasons: `accepted`; `wrong_answer`, `runtime_error`, `time_limit`, `memory_limi
 `no_code`. Infrastructure trouble is no reason: `BoxError` leaves this module, and `verify.py` makes it an ERROR.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +20,6 @@ from rloo_verify.sandbox.settings import Limits
 from rloo_verify.types import Outcome, Verdict
 
 ACCEPTED = "accepted"
-_KILLED = {"cpu": "time_limit", "wall": "time_limit", "memory": "memory_limit", "output": "output_limit"}
-_SIGXCPU, _SIGKILL, _SIGXFSZ = 24, 9, 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,16 @@ def grade(
         return Verdict(Outcome.FAIL, "no_code", "the reply has no code" + mark), []
     budget = budget or Budget()
     outcomes: list[TestOutcome] = []
+
+    def take(outcome: TestOutcome) -> bool:
+        spent = (sum(o.cpu for o in outcomes) + outcome.cpu, sum(o.wall for o in outcomes) + outcome.wall)
+        if outcome.reason == ACCEPTED and (spent[0] > budget.cpu_seconds or spent[1] > budget.wall_seconds):
+            outcome = replace(outcome, reason="time_limit", detail="the tests together took too long")
+        outcomes.append(outcome)
+        return outcome.reason == ACCEPTED or every_test
+
     try:
-        for outcome in _outcomes(suite, program, sandbox, limits):
-            spent = (sum(o.cpu for o in outcomes) + outcome.cpu, sum(o.wall for o in outcomes) + outcome.wall)
-            if outcome.reason == ACCEPTED and (spent[0] > budget.cpu_seconds or spent[1] > budget.wall_seconds):
-                outcome = replace(outcome, reason="time_limit", detail="the tests together took too long")
-            outcomes.append(outcome)
-            if outcome.reason != ACCEPTED and not every_test:
-                break
+        _run(suite, program, sandbox, limits, take)
     except BrokeSandboxError as error:
         outcomes.append(TestOutcome("runtime_error", f"it broke two sandboxes: {error}"))
     if not outcomes:
@@ -102,15 +103,27 @@ def grade(
     return Verdict(Outcome.FAIL, worst.reason, detail), outcomes
 
 
-def _outcomes(suite: Suite, program: Program, sandbox: Sandbox, limits: Limits) -> Iterator[TestOutcome]:
+def _run(suite: Suite, program: Program, sandbox: Sandbox, limits: Limits, take: Callable[[TestOutcome], bool]) -> None:
+    """Runs test after test, until `take` says no to an outcome."""
     if isinstance(suite.tests, TestFile):
-        yield _run_file(suite, suite.tests, program, sandbox, limits)
+        take(_run_file(suite, suite.tests, program, sandbox, limits))
         return
-    for test in suite.tests:
+    tests = suite.tests
+    sent: deque[CallTest | OutputTest] = deque()
+
+    def jobs() -> Iterator[Job]:
+        for test in tests:
+            sent.append(test)
+            yield _job_of_test(suite, test, program, limits)
+
+    def judge(result: RunResult) -> bool:
+        test = sent.popleft()
+        trouble = trouble_of(result, limits)
         if isinstance(test, OutputTest):
-            yield _run_output(suite, test, program, sandbox, limits)
-        else:
-            yield _run_call(suite, test, program, sandbox, limits)
+            return take(_outcome(trouble or _judge_output(suite, test, result), result))
+        return take(_outcome(trouble or _judge_call(suite, test, result), result))
+
+    sandbox.run_while(jobs(), judge)
 
 
 def job_of(suite: Suite, program: Program, mode: str, requires: str = "") -> dict[str, Any]:
@@ -121,13 +134,26 @@ def job_of(suite: Suite, program: Program, mode: str, requires: str = "") -> dic
     return {"mode": mode, "sources": sources, "preamble": suite.preamble, "requires": requires, "trim": program.trim}
 
 
-def _run_output(suite: Suite, test: OutputTest, program: Program, sandbox: Sandbox, limits: Limits) -> TestOutcome:
-    stdin = test.stdin.encode("utf-8", "surrogateescape")
-    result = sandbox.run(Job(job_of(suite, program, "script"), stdin=stdin, limits=limits))
-    trouble = trouble_of(result, limits)
-    if trouble is None and not _right_output(suite, test, result.stdout):
-        trouble = "wrong_answer", f"printed {shortened(result.stdout)}, expected {shortened(test.expected)}"
-    return _outcome(trouble, result)
+def _job_of_test(suite: Suite, test: CallTest | OutputTest, program: Program, limits: Limits) -> Job:
+    """One test as a job; what it expects stays here."""
+    if isinstance(test, OutputTest):
+        stdin = test.stdin.encode("utf-8", "surrogateescape")
+        return Job(job_of(suite, program, "script"), stdin=stdin, limits=limits)
+    name = test.name or suite.entry
+    request = {
+        "op": "call",
+        "name": name,
+        "args": [values.encode(arg) for arg in test.args],
+        "kwargs": {key: values.encode(value) for key, value in test.kwargs.items()},
+    }
+    return Job(job_of(suite, program, "serve", name), requests=(request,), limits=limits)
+
+
+def _judge_output(suite: Suite, test: OutputTest, result: RunResult) -> tuple[str, str] | None:
+    """Why the output of a run that ended well counts as failed; None where it is right."""
+    if _right_output(suite, test, result.stdout):
+        return None
+    return "wrong_answer", f"printed {shortened(result.stdout)}, expected {shortened(test.expected)}"
 
 
 def _right_output(suite: Suite, test: OutputTest, found: bytes) -> bool:
@@ -137,25 +163,14 @@ def _right_output(suite: Suite, test: OutputTest, found: bytes) -> bool:
     return compare(test.expected.encode("utf-8", "surrogateescape"), found)
 
 
-def _run_call(suite: Suite, test: CallTest, program: Program, sandbox: Sandbox, limits: Limits) -> TestOutcome:
-    name = test.name or suite.entry
-    request = {
-        "op": "call",
-        "name": name,
-        "args": [values.encode(arg) for arg in test.args],
-        "kwargs": {key: values.encode(value) for key, value in test.kwargs.items()},
-    }
-    job = Job(job_of(suite, program, "serve", name), requests=(request,), limits=limits)
-    result = sandbox.run(job)
-    trouble = trouble_of(result, limits)
+def _judge_call(suite: Suite, test: CallTest, result: RunResult) -> tuple[str, str] | None:
+    """Why what a call returned counts as failed; None where it is right."""
     reply = first_reply(result.replies)
-    if trouble is None and reply is None:
-        trouble = "runtime_error", "it ended without returning a value"
-    elif trouble is None and reply is not None and "value" not in reply:
-        trouble = raised_of(reply)
-    elif trouble is None and reply is not None:
-        trouble = _judge_value(reply["value"], test.expected, value_comparison(suite.compare))
-    return _outcome(trouble, result)
+    if reply is None:
+        return "runtime_error", "it ended without returning a value"
+    if "value" not in reply:
+        return raised_of(reply)
+    return _judge_value(reply["value"], test.expected, value_comparison(suite.compare))
 
 
 def _judge_value(encoded: Any, expected: Expectation, equal: ValueComparison) -> tuple[str, str] | None:

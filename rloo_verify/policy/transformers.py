@@ -176,8 +176,8 @@ class TransformersPolicy:
         scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
         values: list[list[float]] = [[] for _ in sequences]
         for rows in scorer.micro_batches(scored, SCORE_TOKENS):
-            batch, logprobs_K = scorer.token_logprobs(rows, temperature)
-            for owner, value in zip(batch.owners_K.tolist(), logprobs_K.tolist(), strict=True):
+            scores = scorer.token_logprobs(rows, temperature)
+            for owner, value in zip(scores.batch.owners_K.tolist(), scores.logprobs_K.tolist(), strict=True):
                 values[owner].append(value)
         return values
 

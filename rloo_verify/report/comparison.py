@@ -1,6 +1,7 @@
 """The report of a comparison: paired differences, and what flipped with both sides' answers beside each other."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from rloo_verify.report.words import plural
 COMPARISON = "compare.json"
 MAX_FLIPS = 2000
 """Flipped problems whose answers are read; more are left out, and the page says so."""
-BINS = 20
-"""Bars of the chart of differences, from -1 to 1."""
+FEW_ANSWERS, BINS = 16, 10
+"""Bars to each side of the chart of differences: one for each number of answers, or `BINS` where they are many."""
 
 
 def write_comparison_report(folder: Path, a: Path, b: Path) -> Path:
@@ -33,7 +34,7 @@ def write_comparison_report(folder: Path, a: Path, b: Path) -> Path:
     """
     comparison = read_comparison(folder)
     browser = _browser(comparison, _samples(a), _samples(b))
-    charts = [_differences(comparison)] if comparison["flips"] else []
+    charts = [_differences(comparison)] if comparison["flips"] and comparison["sign_test_n"] > 1 else []
     html = render(
         "comparison.html.j2",
         data={"charts": [chart.as_json() for chart in charts], "browser": browser},
@@ -75,7 +76,7 @@ def _browser(comparison: Mapping[str, Any], a: Path, b: Path) -> dict[str, Any]:
         left_out = (
             f"Shown here: {len(groups):,} of {plural(len(comparison['flips']), 'flipped problem')}, evenly spaced."
         )
-    return {"groups": groups, "left_out": left_out, "sides": [comparison["a"], comparison["b"]]}
+    return {"groups": groups, "left_out": left_out, "sides": [comparison["a"], comparison["b"]], "noun": "problems"}
 
 
 def _of_problems(file: Path, wanted: set[str]) -> dict[str, list[Record]]:
@@ -99,18 +100,19 @@ def _flip(flip: Mapping[str, Any], a: list[Record], b: list[Record]) -> dict[str
 
 def _differences(comparison: Mapping[str, Any]) -> Chart:
     """How many of the flipped problems changed by how much."""
-    heights = [0] * (BINS + 1)
-    for flip in comparison["flips"]:
-        heights[round((flip["b"] - flip["a"] + 1) / 2 * BINS)] += 1
-    middle = BINS // 2
-    lost, gained = heights[:middle] + [0] * (middle + 1), [0] * (middle + 1) + heights[middle + 1 :]
+    answers = comparison["sign_test_n"]
+    bins = answers if answers <= FEW_ANSWERS else BINS
+    places = range(-bins, bins + 1)
+    heights = Counter(round((flip["b"] - flip["a"]) * bins) for flip in comparison["flips"])
     return Chart(
         title="Changes of the flipped problems",
         caption=f"Problems by the change of their pass rate; {comparison['unchanged']:,} unchanged ones are not shown.",
-        x=[2 * place / BINS - 1 for place in range(BINS + 1)],
+        x=[place / bins for place in places],
         series=[
-            Series(label="lost", values=lost, colour="vermillion", stacked=True),
-            Series(label="gained", values=gained, colour="green", stacked=True),
+            Series(
+                label="lost", values=[heights[p] if p < 0 else 0 for p in places], colour="vermillion", stacked=True
+            ),
+            Series(label="gained", values=[heights[p] if p >= 0 else 0 for p in places], colour="green", stacked=True),
         ],
         format="count",
         x_name="change",

@@ -1,6 +1,7 @@
 """The report of one evaluation: rates, how they spread over problems, reasons, lengths, and the samples."""
 
 import json
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +52,10 @@ def evaluation_page(folder: Path, *, watch: int = 0) -> str:
     for sample in samples:
         by_problem[sample.problem].append(sample.outcome)
     charts = [chart for chart in (_spread(by_problem.values()), _lengths(samples)) if chart]
-    browser = sample_browser(file, by_problem)
+    agreement = _json(folder / "agreement.json")
+    disagreements = agreement.get("disagreements") or []
+    earlier = {(one["problem"], one["sample_index"]): one["old"] for one in disagreements}
+    browser = sample_browser(file, by_problem, earlier)
     return render(
         "evaluation.html.j2",
         data={
@@ -68,6 +72,8 @@ def evaluation_page(folder: Path, *, watch: int = 0) -> str:
         finished=(folder / SUMMARY).is_file(),
         charts=charts,
         left_out=browser["left_out"],
+        agreement=agreement,
+        outcomes=[str(outcome) for outcome in Outcome],
         watch=watch,
     )
 
@@ -84,15 +90,21 @@ def _slim(records: Iterable[Mapping[str, Any]]) -> Iterable[Sample]:
 
 def _summary(folder: Path, settings: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
     """summary.json; while the evaluation goes on, the same from the samples that are there."""
-    try:
-        done = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        done = None
-    if isinstance(done, dict) and done.get("completions") == len(samples):
+    done = _json(folder / SUMMARY)
+    if done.get("completions") == len(samples):
         return done
     ks = settings.get("k")
     ks = [k for k in ks if isinstance(k, int)] if isinstance(ks, list) else []
     return {**settings, **evaluate_samples(samples, ks or [1]).as_json()}
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where it is missing or torn."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _rates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -105,7 +117,7 @@ def _rates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": name,
             "value": summary.get(name),
             "interval": intervals.get(name),
-            "problems": problems.get(name[5:]),
+            "problems": problems.get(re.split("[@^]", name)[1]),
             "as_fail": as_fail.get(name),
         }
         for name in rate_names(ks)
@@ -168,7 +180,13 @@ def _lengths(samples: Sequence[Sample]) -> Chart | None:
 
 def _title(folder: Path, summary: Mapping[str, Any]) -> str:
     task, model = summary.get("task"), summary.get("model")
-    return f"{task}: {Path(str(model)).name}" if task and model else str(task or folder.name)
+    return f"{task}: {_model_name(str(model))}" if task and model else str(task or folder.name)
+
+
+def _model_name(model: str) -> str:
+    """The last part of a path or hub id; a checkpoint keeps the name of its run."""
+    parts = Path(model).parts or (model,)
+    return f"{parts[-3]}/{parts[-1]}" if parts[-2:-1] == ("checkpoints",) and len(parts) > 2 else parts[-1]
 
 
 def _text(value: Any) -> str:

@@ -46,15 +46,18 @@ def rollout_browser(folder: Path) -> dict[str, Any]:
         )
     if len(groups) < there:
         left_out.append(f"{len(groups):,} of the {there:,} groups of these steps, evenly spaced")
-    return {"groups": groups, "left_out": _sentence(left_out, "rollouts/")}
+    return {"groups": groups, "left_out": _sentence(left_out, "rollouts/"), "noun": "groups"}
 
 
-def sample_browser(file: Path, problems: Iterable[str]) -> dict[str, Any]:
+def sample_browser(
+    file: Path, problems: Iterable[str], earlier: Mapping[tuple[str, int], str] | None = None
+) -> dict[str, Any]:
     """The browser of an evaluation: all its problems, or evenly spaced ones within `MAX_BYTES`.
 
     Args:
         file: Its samples, which may be larger than the memory.
         problems: The ids of its problems.
+        earlier: Verdicts that were otherwise before, by problem and sample index.
     """
     there = sorted(problems, key=natural)
     size = file.stat().st_size if there else 0
@@ -63,12 +66,13 @@ def sample_browser(file: Path, problems: Iterable[str]) -> dict[str, Any]:
     found: dict[str, list[Record]] = {problem: [] for problem in there if problem in wanted}
     for record in read_records(file):
         if record["problem"] in wanted:
-            found[record["problem"]].append(record)
+            old = (earlier or {}).get((record["problem"], by_index(record)))
+            found[record["problem"]].append({**record, "earlier": old})
     groups = fitting([group_json(sorted(records, key=by_index)) for records in found.values() if records], MAX_BYTES)
     left_out = (
         [f"{len(groups):,} of {plural(len(there), 'problem')}, evenly spaced"] if len(groups) < len(there) else []
     )
-    return {"groups": groups, "left_out": _sentence(left_out, file.name)}
+    return {"groups": groups, "left_out": _sentence(left_out, file.name), "noun": "problems"}
 
 
 def read_records(file: Path) -> Iterator[dict[str, Any]]:
@@ -98,7 +102,7 @@ def group_json(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "step": first.get("step"),
         "problem": first["problem"],
-        "label": first.get("signal") or outcome_label(records),
+        "label": first.get("signal") or (first.get("outcome") if len(records) == 1 else outcome_label(records)),
         "prompt": cut(first.get("prompt")),
         "reference": cut(first.get("reference")),
         "sides": [[answer_json(record) for record in records]],
@@ -110,6 +114,7 @@ def answer_json(record: Record) -> dict[str, Any]:
     values = {
         "outcome": record.get("outcome"),
         "reason": record.get("reason"),
+        "earlier": record.get("earlier"),
         "detail": cut(record.get("detail")),
         "answer": cut(record.get("answer")),
         "advantage": record.get("advantage"),

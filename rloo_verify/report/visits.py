@@ -24,11 +24,6 @@ class Visit:
     passed: int
     judged: int
 
-    @property
-    def rate(self) -> float:
-        """Share of passes."""
-        return self.passed / self.judged
-
 
 @dataclass(frozen=True, slots=True)
 class Story:
@@ -38,27 +33,31 @@ class Story:
     visits: Sequence[Visit]
 
     @property
-    def first(self) -> Visit:
-        """The first judged visit."""
-        return self.visits[0]
+    def earlier(self) -> float:
+        """The pass rate of the first half of its visits; one visit is both halves."""
+        return _rate(self.visits[: max(1, len(self.visits) // 2)])
 
     @property
-    def last(self) -> Visit:
-        """The last judged visit."""
-        return self.visits[-1]
+    def later(self) -> float:
+        """The pass rate of the second half of its visits."""
+        return _rate(self.visits[len(self.visits) // 2 :])
 
     @property
     def change(self) -> float:
-        """Pass rate of the last visit minus that of the first."""
-        return self.last.rate - self.first.rate
+        """How much the pass rate of the second half of its visits is above that of the first half."""
+        return self.later - self.earlier
+
+
+def _rate(visits: Sequence[Visit]) -> float:
+    return sum(visit.passed for visit in visits) / sum(visit.judged for visit in visits)
 
 
 def problem_tables(run: Path) -> dict[str, Any]:
     """The tables of dead, learning and slipping problems of a run, with their totals.
 
     A problem is dead if no visit of it was ever mixed and all had the same result: every answer failed, or every
-    answer passed. It teaches nothing, however often it is drawn. A problem is learning (slipping) if its last visit
-    has a higher (lower) pass rate than its first.
+    answer passed. It teaches nothing, however often it is drawn. A problem is learning (slipping) if the second half
+    of its visits has a higher (lower) pass rate than the first.
     """
     stories = read_stories(run)
     failed = [story for story in stories if all(visit.passed == 0 for visit in story.visits)]
@@ -126,9 +125,9 @@ def _table(stories: Sequence[Story], total: int, belongs: Any = None) -> dict[st
             {
                 "problem": story.problem,
                 "visits": len(story.visits),
-                "steps": sorted({story.first.step, story.last.step}),
-                "first": story.first.rate,
-                "last": story.last.rate,
+                "steps": sorted({story.visits[0].step, story.visits[-1].step}),
+                "earlier": story.earlier,
+                "later": story.later,
                 "answers": sum(visit.judged for visit in story.visits),
             }
             for story in rows

@@ -67,7 +67,7 @@ def subject_of(folder: Path) -> Subject:
             lambda: _run_finished(folder),
         )
     raise RunError(
-        f"{folder} is neither a run folder (config.toml), nor an evaluation ({SAMPLES}), nor a comparison ({COMPARISON})"
+        f"{folder} is no run folder (config.toml), no evaluation ({SAMPLES}) and no comparison ({COMPARISON})"
     )
 
 

@@ -3,16 +3,18 @@
 import base64
 import json
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rloo_verify.sandbox.settings import Limits
 
 START_SECONDS = 60.0
-_LOAD_FACTOR = 6.0  # as in inside/controller.py
+_LOAD_FACTOR = 6.0  # as in inside/run.py
 _PATIENCE_SECONDS = 20.0
 _LARGEST_FRAME = 256 << 20
+_SMALL_REQUEST = 32 << 10  # pipes take it whole
 
 
 class Stream(Protocol):
@@ -89,6 +91,12 @@ class Box:
         stream: To its first process.
         boot: What that process reads first (`bundle.bundle`).
 
+    Attributes:
+        runs: How many were started in it.
+        born: When it started, on the monotonic clock.
+        proved: `runs` when a canary last proved it healthy; None before.
+        anomaly: What a run left that cannot be removed; it must not be used again.
+
     Raises:
         BoxError: It did not start; the message says what it printed.
     """
@@ -97,8 +105,8 @@ class Box:
         self.stream = stream
         self.runs = 0
         self.born = time.monotonic()
+        self.proved: int | None = None
         self.anomaly: str | None = None
-        self.lines = b""
         self._buffer = bytearray()
         try:
             self._send(boot)
@@ -119,20 +127,53 @@ class Box:
         self.start(job, session=False)
         return self.finish(job.limits)
 
+    def run_while(self, jobs: Iterator[Job], go_on: Callable[[RunResult], bool]) -> None:
+        """Runs jobs one after the other until they end, `go_on` says no, or one leaves an anomaly.
+
+        While one runs, the next waits in the sandbox already, if it is small: a large one might have to wait for the
+        controller to read it, which might wait for this side to read the result.
+
+        Raises:
+            BoxError: The sandbox broke; it must not be used again.
+        """
+        ahead: deque[Job] = deque()
+        for job in jobs:
+            request = self._request(job, session=False)
+            if ahead and len(request) > _SMALL_REQUEST and not self._take(ahead, go_on):
+                return
+            self.runs += 1
+            self._send(request)
+            ahead.append(job)
+            if len(ahead) > 1 and not self._take(ahead, go_on):
+                return
+        while ahead and self._take(ahead, go_on):
+            continue
+
+    def _take(self, ahead: "deque[Job]", go_on: Callable[[RunResult], bool]) -> bool:
+        """Waits for the first of the jobs that were sent; where that was the last to be judged, ends the others."""
+        result = self.finish(ahead.popleft().limits)
+        if go_on(result) and self.anomaly is None:
+            return True
+        while ahead:
+            self.say(kill=True)
+            self.finish(ahead.popleft().limits)
+        return False
+
     def start(self, job: Job, *, session: bool) -> None:
         """Starts a job. In a session the program's channel stays open: `say`, `receive`, then `finish`."""
         self.runs += 1
+        self._send(self._request(job, session=session))
+
+    def _request(self, job: Job, *, session: bool) -> bytes:
         encoded = b"".join(pack(message) for message in job.requests)
-        self._send(
-            pack(
-                {
-                    "job": dict(job.what),
-                    "stdin": _base64(job.stdin),
-                    "channel": _base64(encoded),
-                    "session": session,
-                    "limits": job.limits.as_request(),
-                }
-            )
+        return pack(
+            {
+                "job": dict(job.what),
+                "stdin": _base64(job.stdin),
+                "channel": _base64(encoded),
+                "session": session,
+                "limits": job.limits.as_request(),
+            }
         )
 
     def say(self, data: bytes = b"", *, end: bool = False, kill: bool = False) -> None:

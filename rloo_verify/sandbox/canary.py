@@ -19,6 +19,7 @@ def prove(box: Box) -> None:
         found = [json.loads(reply) for reply in unpack_all(result.replies)]
         if [reply.get("value") for reply in found] != [None, values.encode(expected)]:
             raise BoxError(f"{box.stream.name} failed its canary: {found} {result.stderr[-300:]!r}")
+    box.proved = box.runs
 
 
 _PROBE = """\

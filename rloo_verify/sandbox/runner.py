@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from rloo_verify.errors import SandboxError
+from rloo_verify.sandbox.batch import Batch
 from rloo_verify.sandbox.box import Box, BoxError, Job, RunResult
 from rloo_verify.sandbox.bwrap import BwrapBackend, UnsafeBackend
 from rloo_verify.sandbox.canary import prove
@@ -116,6 +117,35 @@ class Sandbox:
         """
         return self._with_retries(lambda box: box.run(job))
 
+    def run_while(self, jobs: Iterable[Job], go_on: Callable[[RunResult], bool]) -> None:
+        """Runs jobs in their order until `go_on`, which is called with each result, says no.
+
+        The next one is sent to the sandbox while one runs, which is faster than `run` one by one. Where a sandbox
+        breaks, it goes on with another.
+
+        Raises:
+            BoxError: As in `run`.
+            BrokeSandboxError: As in `run`.
+        """
+        batch = Batch(jobs, go_on)
+        if self._backend.runs_per_box == 1:  # nothing can be sent ahead
+            while not batch.ended and (job := next(batch.issue(), None)):
+                batch.judge(self.run(job))
+            return
+        while not batch.ended:
+            try:
+                with self._programs.borrow() as box:
+                    self._prove_if_due(box)
+                    box.run_while(batch.issue(), batch.judge)
+                    if box.anomaly is None:
+                        return
+            except BoxError as error:
+                log.warning("the tests go on in another sandbox: %s", error)
+                job = next(batch.issue(), None)
+                if job is None:
+                    return
+                batch.judge(self.run(job))
+
     def run_tests(self, tests: Job, program: Job) -> TestReport:
         """Runs a test file in one sandbox against a program in another.
 
@@ -163,8 +193,7 @@ class Sandbox:
             healthy = False
             try:
                 with self._programs.borrow() as box:
-                    if self._backend.runs_per_box > 1 and (number > 1 or box.runs % CANARY_EVERY == 0):
-                        prove(box)
+                    self._prove_if_due(box, again=number > 1)
                     healthy = True
                     return attempt(box)
             except BoxError as error:
@@ -175,6 +204,12 @@ class Sandbox:
                 if number == ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
+
+    def _prove_if_due(self, box: Box, *, again: bool = False) -> None:
+        """Runs the canaries in a sandbox that is fresh, or has run much since, or after trouble (`again`)."""
+        due = box.proved is None or box.runs - box.proved >= CANARY_EVERY
+        if self._backend.runs_per_box > 1 and (due or again):
+            prove(box)
 
     def _engine_answers(self) -> bool:
         """Whether a sandbox can be started at this moment: else a broken one is no fault of the program in it."""

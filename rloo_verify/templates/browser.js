@@ -1,7 +1,7 @@
 // The browser of groups: filters, and the groups that pass them. Whatever a model wrote becomes text nodes, never HTML.
 
 const PAGE_SIZE = 25;
-const LABELS = { mixed: "mixed", all_pass: "all pass", all_fail: "all fail", unjudged: "not judged" };
+const LABELS = { all_pass: "all pass", all_fail: "all fail", unjudged: "not judged", error: "not judged" };
 const MARKS = { pass: "\u2713", fail: "\u2717", error: "!" };
 
 /** An element with a class, and children that are elements or text. */
@@ -28,17 +28,19 @@ function answerCard(answer) {
     answer.advantage !== undefined ? `advantage ${signed(answer.advantage)}` : "",
     answer.tokens !== undefined ? `${answer.tokens.toLocaleString("en")} tokens` : "",
   ].filter(Boolean).join(" \u00b7 ");
-  return element(
+  const card = element(
     "article", `answer ${answer.outcome}`,
     element("header", "",
       element("b", "verdict", `${MARKS[answer.outcome] ?? "?"} ${answer.outcome}`),
-      element("span", "", answer.reason ?? ""),
+      element("span", "", answer.reason),
       answer.cut ? element("span", "tag", "truncated") : "",
+      answer.earlier ? element("span", "tag mixed", `was ${answer.earlier}`) : "",
       element("span", "soft", facts)),
-    element("pre", "", answer.text === undefined ? element("i", "soft", "empty") : visible(answer.text)),
-    answer.answer === undefined && answer.detail === undefined ? "" : element("p", "",
-      ...(answer.answer === undefined ? [] : [element("span", "soft", "answer "), element("code", "", visible(answer.answer)), " "]),
-      element("span", "soft", visible(answer.detail ?? ""))));
+    element("pre", "", answer.text === undefined ? element("i", "soft", "empty") : visible(answer.text)));
+  const found = answer.answer === undefined ? [] : [element("span", "soft", "answer "), element("code", "", visible(answer.answer))];
+  const detail = answer.detail === undefined ? [] : [element("span", "soft", `${found.length ? " \u00b7 " : ""}${visible(answer.detail)}`)];
+  if (found.length + detail.length) card.append(element("p", "", ...found, ...detail));
+  return card;
 }
 
 function groupBody(group, sides, matches) {
@@ -86,8 +88,8 @@ function groupElement(group, sides, matches) {
   return made;
 }
 
-/** The options of one select: the values that occur, with how often. A filter with one value is not shown. */
-function fillSelect(select, values, name) {
+/** The options of one select: the values that occur, with how often. A filter with too few of them is not shown. */
+function fillSelect(select, values, name, fewest = 2) {
   const counts = new Map();
   for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
   const keys = [...counts.keys()].sort((a, b) => (typeof a === "number" ? a - b : a < b ? -1 : 1));
@@ -96,7 +98,7 @@ function fillSelect(select, values, name) {
     option.value = key;
     select.append(option);
   }
-  select.parentElement.hidden = keys.length < 2;
+  select.parentElement.hidden = keys.length < fewest;
 }
 
 function startBrowser(browser, store) {
@@ -108,6 +110,7 @@ function startBrowser(browser, store) {
   fillSelect(fields.label, browser.groups.map((group) => group.label), (value) => LABELS[value] ?? value);
   fillSelect(fields.outcome, answers.map((answer) => answer.outcome ?? "?"), String);
   fillSelect(fields.reason, answers.map((answer) => answer.reason ?? "").filter(Boolean), String);
+  fillSelect(fields.earlier, answers.map((answer) => answer.earlier).filter(Boolean), (value) => `was ${value}`, 1);
   fillSelect(fields.step, browser.groups.map((group) => group.step).filter((step) => step !== null && step !== undefined), (value) => `step ${value}`);
   for (const [name, field] of Object.entries(fields)) field.value = store.get(name) ?? field.value;
 
@@ -126,7 +129,7 @@ function startBrowser(browser, store) {
     const want = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
     for (const [name, value] of Object.entries(want)) store.set(name, value);
     const needle = want.text.trim().toLowerCase();
-    const verdict = (answer) => (!want.outcome || answer.outcome === want.outcome) && (!want.reason || answer.reason === want.reason);
+    const verdict = (answer) => (!want.outcome || answer.outcome === want.outcome) && (!want.reason || answer.reason === want.reason) && (!want.earlier || answer.earlier === want.earlier);
     const holds = (text) => text !== null && text !== undefined && text.toLowerCase().includes(needle);
     const ofGroup = (group) => holds(group.problem) || holds(group.prompt) || holds(group.reference);
     const ofAnswer = (answer) => holds(answer.text) || holds(answer.answer) || holds(answer.detail);
@@ -138,11 +141,10 @@ function startBrowser(browser, store) {
     list.replaceChildren();
     const first = showMore();
     if (fitting.length === 1) first[0].open = true;
-    found.textContent = `${fitting.length.toLocaleString("en")} of ${browser.groups.length.toLocaleString("en")} groups`;
+    found.textContent = `${fitting.length.toLocaleString("en")} of ${browser.groups.length.toLocaleString("en")} ${browser.noun}`;
   };
-  let timer;
-  fields.text.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(filter, 150); });
-  for (const field of Object.values(fields)) field.addEventListener("change", filter);
+  // not "change": a text field sends it when it loses the focus, and what was clicked would be replaced under the pointer
+  for (const field of Object.values(fields)) field.addEventListener("input", filter);
   root.querySelector("[data-part=clear]").onclick = () => { for (const field of Object.values(fields)) field.value = ""; filter(); };
   more.onclick = showMore;
   for (const button of document.querySelectorAll("button[data-find]")) {

@@ -39,15 +39,16 @@ function heights(series) {
   });
 }
 
-function legendText(format, one) {
+/** What the legend says of a series: its value under the pointer; else its last value, or the sum of its bars. */
+function legendText(format, one, bars) {
   const shown = (i) => {
     const value = one.values[i];
     if (value === null || value === undefined) return "\u2013";
     const ends = one.low && one.low[i] !== null ? ` [${format(one.low[i])}, ${format(one.high[i])}]` : "";
     return format(value) + ends;
   };
-  const last = one.values.findLastIndex((value) => value !== null);
-  return (_plot, _value, _series, i) => shown(i ?? last);
+  const idle = bars ? format(one.values.reduce((sum, value) => sum + value, 0)) : shown(one.values.findLastIndex((value) => value !== null));
+  return (_plot, _value, _series, i) => (i === null || i === undefined ? idle : shown(i));
 }
 
 /** Bars of a stack are drawn from the tallest to the shortest, each over the one before. */
@@ -60,13 +61,13 @@ function describe(chart, width) {
   const format = FORMATS[chart.format];
   const formatX = FORMATS[chart.x_format];
   const data = [chart.x, ...inDrawingOrder(chart, heights(chart.series))];
-  const series = [{ label: chart.x_name, value: (_plot, value) => formatX(value ?? chart.x.at(-1)) }];
+  const series = [{ label: chart.x_name, value: (_plot, value) => (value !== null && value !== undefined ? formatX(value) : chart.bars ? "all" : formatX(chart.x.at(-1))) }];
   const bands = [];
   inDrawingOrder(chart, chart.series).forEach((one, place) => {
     const ink = colour(one.colour);
     series.push({
       label: one.label,
-      value: legendText(format, one),
+      value: legendText(format, one, chart.bars),
       stroke: ink,
       width: chart.bars || one.stacked ? 0 : one.dots ? 2 : 1.5,
       fill: chart.bars ? ink : one.stacked ? `${ink}b8` : undefined,

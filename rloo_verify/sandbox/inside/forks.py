@@ -1,4 +1,4 @@
-"""The controller's hold on the zygote: starts it, hands it orders, takes its reports."""
+"""The controller's hold on the zygote: starts it, has it make clones, and hands each its order."""
 
 import json
 import marshal
@@ -6,53 +6,68 @@ import os
 import socket
 import subprocess
 import sys
+from itertools import cycle
 from typing import Any
+
+_CLONE = b"1"
 
 
 class Zygote:
-    """The zygote's process.
+    """The zygote's process, and the clone of it that waits for the next order.
 
     Args:
         command: The command line that starts it.
         source: What it reads first.
         scratch: Where programs put temporary files.
+        ahead: Whether the next clone waits while one runs: not where programs share the user of all processes inside.
 
     Attributes:
         pid: Its process id.
-        waiting: Process id of the fork that takes the next order; 0 while one runs.
         hello: Its greeting: `ready`, `python` and `warnings`, or `error`.
     """
 
-    def __init__(self, command: list[str], source: bytes, scratch: str) -> None:
-        self.connection, theirs = socket.socketpair()
+    def __init__(self, command: list[str], source: bytes, scratch: str, *, ahead: bool) -> None:
+        self._control, control = socket.socketpair()
+        pairs = [socket.socketpair(), socket.socketpair()]  # clones take turns, so that none takes the next one's order
+        self._orders = cycle([pair[0] for pair in pairs])
+        orders = [pair[1] for pair in pairs]
         process = subprocess.Popen(
-            command, stdin=theirs.fileno(), stdout=2, close_fds=True, env={**environment(), "TMPDIR": scratch}
+            [*command, *(str(end.fileno()) for end in orders)],
+            stdin=control.fileno(),
+            stdout=2,
+            pass_fds=[end.fileno() for end in orders],
+            env={**environment(), "TMPDIR": scratch},
         )
-        theirs.close()
+        for end in (control, *orders):
+            end.close()
         self.pid = process.pid
-        self.connection.sendall(source)
-        reply = self.connection.recv(65536)
+        self._ahead = ahead
+        self._waiting: int | None = None
+        self._control.sendall(source)
+        reply = self._control.recv(65536)
         self.hello: dict[str, Any] = json.loads(reply) if reply else {"error": "the zygote ended while it started"}
-        self.waiting: int = self.hello.pop("next", 0)
+        if "error" not in self.hello:
+            self._control.sendall(_CLONE)
+
+    @property
+    def waiting(self) -> int:
+        """Process id of the clone that waits for an order; 0 where there is none."""
+        if self._waiting is None:
+            reply = self._control.recv(64)
+            if not reply:
+                sys.exit("the zygote died")
+            self._waiting = int(reply)
+        return self._waiting
 
     def order(self, limits: dict[str, Any], descriptors: list[int]) -> int:
-        """Has the waiting fork run a job; returns its process id."""
-        socket.send_fds(self.connection, [marshal.dumps(limits)], descriptors)
-        pid, self.waiting = self.waiting, 0
+        """Has the waiting clone run a job, and the next one made meanwhile; returns the process id of the first."""
+        pid = self.waiting
+        socket.send_fds(next(self._orders), [marshal.dumps(limits)], descriptors)
+        self._waiting = 0
+        if self._ahead:
+            self._control.sendall(_CLONE)
+            self._waiting = None  # not known before it is asked for
         return pid
-
-    def report(self) -> dict[str, Any]:
-        """How the fork ended: `status`, `cpu`, `peak_kib`, `failure`; there is one report an order."""
-        data = self.connection.recv(65536)
-        if not data:
-            sys.exit("the zygote died")
-        waiting, status, cpu, peak_kib, failure = data.decode().split(" ", 4)
-        self.waiting = int(waiting)
-        return {"status": int(status), "cpu": float(cpu), "peak_kib": int(peak_kib), "failure": failure}
-
-    def known(self) -> set[int]:
-        """The processes that are no run's: the controller, the zygote, and the fork that waits."""
-        return {os.getpid(), self.pid, self.waiting}
 
 
 def environment() -> dict[str, str]:

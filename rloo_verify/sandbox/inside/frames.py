@@ -24,6 +24,32 @@ def unpack_all(data: bytes | bytearray) -> list[bytes]:
     return bodies
 
 
+class Counter:
+    """Counts the complete messages of a stream without keeping them."""
+
+    def __init__(self) -> None:
+        self.complete = 0
+        self._head = bytearray()
+        self._left = 0  # bytes to come of the body that has begun
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes of the stream."""
+        at = 0
+        while at < len(data):
+            if self._left:
+                part = min(self._left, len(data) - at)
+                self._left -= part
+            else:
+                part = min(4 - len(self._head), len(data) - at)
+                self._head += data[at : at + part]
+                if len(self._head) < 4:
+                    return
+                self._left = int.from_bytes(self._head, "big")
+                self._head.clear()
+            at += part
+            self.complete += not self._left
+
+
 def read(fd: int) -> Any:
     """The next message, or None at the end of the stream."""
     head = read_exactly(fd, 4)

@@ -1,16 +1,24 @@
-"""What the controller reads of /proc, and the files that it makes."""
+"""The processes of a run: how they end, what they use, and that none is left; and the files that hold its input."""
 
 import contextlib
 import os
 import signal
 import sys
 import time
+from typing import NamedTuple
 
 from .forks import Zygote
 
 _KILL_SECONDS = 10.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK = os.sysconf("SC_CLK_TCK")
+
+
+class End(NamedTuple):
+    """How a run's first process ended: its wait status, and its highest memory in KiB."""
+
+    status: int
+    peak_kib: int
 
 
 class Processes:
@@ -20,6 +28,11 @@ class Processes:
         zygote: The zygote.
         uid: The run's own user, or 0.
         isolated: Whether this process is the first of a namespace of its own.
+
+    Attributes:
+        pid: The first of them.
+        end: How that ended, once `reap` saw it.
+        cpu: CPU seconds of those that were reaped here: the first and orphans.
     """
 
     def __init__(self, zygote: Zygote, uid: int, isolated: bool) -> None:
@@ -27,15 +40,15 @@ class Processes:
         self.uid = uid
         self.isolated = isolated
         self.pid = 0
-        self.cpu = 0.0  # seconds, of the orphans that were reaped here
+        self.end: End | None = None
+        self.cpu = 0.0
 
     def pids(self) -> list[int]:
-        """The living processes of this run: all but us and the zygote's, or one session."""
-        numbers = {int(name) for name in os.listdir("/proc") if name.isdigit()} - self.zygote.known()
+        """The living processes of this run: all but us, the zygote and its next clone, or one session."""
+        numbers = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        numbers -= {os.getpid(), self.zygote.pid, self.zygote.waiting}
         if not self.isolated:
             numbers = {number for number in numbers if session_of(number) == self.pid}
-        if self.uid:  # while a run lasts, root's are the zygote's next fork
-            numbers = {number for number in numbers if user_of(number) != 0}
         return [number for number in numbers if alive(number)]
 
     def usage(self, pids: list[int]) -> tuple[float, int]:
@@ -67,11 +80,11 @@ class Processes:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            self.reap_orphans()
+            self.reap()
             if time.monotonic() > deadline:
                 break
             time.sleep(0.0005)
-        self.reap_orphans()
+        self.reap()
         return found
 
     def kill_user(self) -> None:
@@ -87,18 +100,20 @@ class Processes:
                 os._exit(0)
         os.waitpid(helper, 0)
 
-    def reap_orphans(self) -> None:
-        """Waits for orphans that have ended; their CPU time is the program's."""
+    def reap(self) -> None:
+        """Waits for what has ended: the run's first process, and orphans, whose CPU time is the program's, too."""
         while True:
             try:
-                pid, _, used = os.wait4(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 sys.exit("the zygote is gone")
             if pid == 0:
                 return
-            if pid == self.zygote.pid:
-                sys.exit("the zygote died")
+            if pid in (self.zygote.pid, self.zygote.waiting):
+                sys.exit("the zygote or its next clone died")
             self.cpu += used.ru_utime + used.ru_stime
+            if pid == self.pid:
+                self.end = End(status, used.ru_maxrss)
 
 
 def readable_file(data: bytes) -> int:
@@ -126,14 +141,6 @@ def session_of(pid: int) -> int:
     """The session id of a process, 0 where it is gone."""
     try:
         return int(read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[3])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def user_of(pid: int) -> int:
-    """The user of a process, whatever it did to hide; 0 where it is gone."""
-    try:
-        return int(read_text(f"/proc/{pid}/status").partition("\nUid:")[2].split()[0])
     except (OSError, ValueError, IndexError):
         return 0
 

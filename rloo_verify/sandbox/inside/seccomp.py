@@ -64,6 +64,18 @@ def build(machine: str) -> bytes | None:
     return b"".join([*code, allow])
 
 
+def number_of_clone() -> int:
+    """The number of the system call `clone` on this processor.
+
+    Raises:
+        OSError: It is not known here.
+    """
+    machine = os.uname().machine
+    if machine not in _ARCHITECTURES:
+        raise OSError(f"programs cannot be run on the processor {machine}")
+    return _CLONE[_ARCHITECTURES[machine][1]]
+
+
 def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 

@@ -1,13 +1,12 @@
-"""The process that is forked for every test. It has everything imported and only ever sees file descriptors.
+"""The process that is cloned for every test. It has everything imported and only ever sees file descriptors.
 
-So its memory, which every fork inherits, holds nothing of any request. One fork always waits for its order, which it
-takes from the socket itself: forking is over when a request comes. Whatever is the same for every test (streams,
-limits, the system call filter) is done here, once: most of what a fork costs are the pages that it touches.
-
-Of each fork the zygote reports the status, the resources used, and the process id of the fork that waits now. It ends
-when the socket closes.
+So its memory, which every clone inherits, holds nothing of any request. The clones are children of the controller,
+which watches and reaps them; this process only makes them. One always waits for its order, which it takes from a socket
+itself: cloning is over when a request comes. Whatever is the same for every test (streams, limits, the system call
+filter) is done here, once: most of what a test costs are the pages that it touches.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -19,14 +18,17 @@ import resource
 import signal
 import socket
 import sys
-from typing import Any, NamedTuple, NoReturn
+from itertools import cycle
+from typing import Any, NoReturn
 
 from . import program, seccomp, tests
 
 CHANNEL = 3
 _HIGHEST_FD = 250
+_CLONE_PARENT = 0x8000
+_libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL: the lock of the interpreter stays held on both sides
 _TAKEN = b"T"
-_ROOM = socket.CMSG_SPACE(5 * 4)  # for five descriptors
+_ROOM = socket.CMSG_SPACE(6 * 4)  # for six descriptors
 _MIB = 1 << 20
 # Address space beside the memory that counts: stacks of threads and arenas of the allocator are reserved, not used.
 _SLACK_MIB = 3072
@@ -34,13 +36,16 @@ _STACK = 64 * _MIB
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Serves forks on the socket at descriptor 0.
+    """Makes one clone at once and one for each byte on the socket at descriptor 0, until that closes.
+
+    Each time it says the clone's process id.
 
     Args:
         settings: `preimport` (module names), `packages` (folders to import from), `work` (the scratch folder of each
-            fork in turn), `uid_base` (0: no users of their own), `isolated`, `seccomp`.
+            clone in turn), `uid_base` (0: no users of their own), `isolated`, `seccomp`.
     """
-    connection = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, CHANNEL + 1))
+    control = above_channel(0)
+    orders = cycle([above_channel(int(number)) for number in sys.argv[2:]])
     sys.path.extend(settings["packages"])
     warnings = []
     for name in settings["preimport"]:
@@ -50,69 +55,46 @@ def main(settings: dict[str, Any]) -> None:
             warnings.append(f"{name}: {error}")
     filter_ = seccomp.Filter()
     if settings["seccomp"] and filter_.code is None:
-        connection.sendall(json.dumps({"error": f"no seccomp filter for {os.uname().machine}"}).encode())
+        control.sendall(json.dumps({"error": f"no seccomp filter for {os.uname().machine}"}).encode())
         return
-    shares_user = settings["isolated"] and not settings["uid_base"]
-    if shares_user:
+    if settings["isolated"] and not settings["uid_base"]:
         filter_.set_dumpable(False)
     prepare(settings["work"])
     if settings["seccomp"]:
         filter_.install()
     gc.collect()
     gc.freeze()
-    waiting = fork(connection, filter_, settings["work"])
-    hello = {"ready": True, "python": sys.version.split()[0], "warnings": warnings, "next": waiting.pid}
-    connection.sendall(json.dumps(hello).encode())
-    serve(connection, filter_, settings["work"], waiting, ahead=not shares_user)
+    hello = {"ready": True, "python": sys.version.split()[0], "warnings": warnings}
+    control.sendall(json.dumps(hello).encode())
+    with contextlib.suppress(ConnectionError):  # the controller is gone
+        while control.recv(1):
+            order = next(orders)  # not that of the clone before, which may not have taken its order yet
+            if (pid := clone()) == 0:
+                become_test(order, filter_, settings["work"])
+            control.sendall(b"%d" % pid)
 
 
-def serve(connection: socket.socket, filter_: seccomp.Filter, work: str, waiting: "Fork", *, ahead: bool) -> None:
-    """Reports on each fork, and forks again; with `ahead`, the next one already waits while one runs."""
-    while os.read(waiting.reports, 1) == _TAKEN:  # else the controller is gone, or something killed the fork
-        running = waiting
-        if ahead:
-            waiting = fork(connection, filter_, work)
-        connection.sendall(f"{waiting.pid} {outcome(running)}".encode())
-        if not ahead:  # of the same user as what ran, so nothing is forked any more
-            signal.pause()
+def above_channel(fd: int) -> socket.socket:
+    """A socket that was inherited, moved out of the way."""
+    moved = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, CHANNEL + 1))
+    os.close(fd)
+    return moved
 
 
-class Fork(NamedTuple):
-    """A fork and the pipe on which it says that it took its order, and what went wrong while it was set up."""
+def clone() -> int:
+    """Forks a child of the controller; returns 0 in the child.
 
-    pid: int
-    reports: int
+    Not `os.fork`, which would make it a child of this process, and would rebuild in it the bookkeeping of threads, of
+    which there are none: 170 pages, half of what a trivial test touches. `random` is not seeded anew either, so that a
+    program does the same in every run.
 
-
-def fork(connection: socket.socket, filter_: seccomp.Filter, work: str) -> Fork:
-    """Forks a test before its order comes.
-
-    With the C library's fork: `os.fork` would rebuild the bookkeeping of threads, of which there are none, and touch
-    170 pages for it, half of what a trivial test costs. `random` is not seeded anew either, so that a program does the
-    same in every run.
+    Raises:
+        OSError: There is no memory, or no number for a process.
     """
-    reading, writing = os.pipe()
-    pid: int = _fork()
-    if pid == 0:
-        become_test(connection, filter_, work, writing)
+    pid: int = _libc.syscall(seccomp.number_of_clone(), _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
     if pid < 0:
-        raise OSError(ctypes.get_errno(), "fork")
-    os.close(writing)
-    return Fork(pid, reading)
-
-
-_fork = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL: the lock of the interpreter stays held on both sides
-
-
-def outcome(running: Fork) -> str:
-    """Waits for a test: how it ended, CPU seconds, highest memory in KiB, and why it could not be set up."""
-    # The pipe closes before the program starts, so that no program can pretend that the sandbox failed.
-    said = b""
-    while part := os.read(running.reports, 4096):
-        said += part
-    os.close(running.reports)
-    _, status, used = os.wait4(running.pid, 0)
-    return f"{status} {used.ru_utime + used.ru_stime} {used.ru_maxrss} {said.decode('utf-8', 'replace')}"
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return pid
 
 
 def prepare(work: str) -> None:
@@ -123,10 +105,9 @@ def prepare(work: str) -> None:
         os.dup2(fd, target)
     program.reopen_standard_streams()
     os.dup2(errors, 2)
-    os.dup2(1, CHANNEL, inheritable=False)  # taken, so that no descriptor that is received lies below
     for fd in (*placeholders, errors):
-        if fd != CHANNEL:
-            os.close(fd)
+        os.close(fd)
+    os.dup2(1, CHANNEL, inheritable=False)  # taken, so that no descriptor that is received lies below
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
         resource.setrlimit(what, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
@@ -138,31 +119,34 @@ def prepare(work: str) -> None:
     os.environ["HOME"] = os.environ["PWD"] = work
 
 
-def become_test(connection: socket.socket, filter_: seccomp.Filter, work: str, reports: int) -> NoReturn:
-    """Waits for an order, then turns this fork into a locked-down process and runs the job; never returns."""
+def become_test(orders: socket.socket, filter_: seccomp.Filter, work: str) -> NoReturn:
+    """Waits for an order, then turns this process into a locked-down one and runs the job; never returns.
+
+    On its last descriptor it says that it took the order, and what went wrong. That pipe closes before the program
+    starts, so that no program can pretend that the sandbox failed.
+    """
+    os.setsid()
+    data, ancillary, _, _ = orders.recvmsg(4096, _ROOM)
+    if not data:  # the controller is gone
+        os._exit(1)
+    stdin, stdout, stderr, job_file, channel, setup = memoryview(ancillary[0][2]).cast("i")
     try:
-        os.setsid()
-        data, ancillary, _, _ = connection.recvmsg(4096, _ROOM)
-        if not data:
-            os._exit(1)
-        os.write(reports, _TAKEN)
-        stdin, stdout, stderr, job_file, channel = memoryview(ancillary[0][2]).cast("i")
+        os.write(setup, _TAKEN)
         # marshal, because it touches fewer pages than json; nothing that a program wrote goes this way.
         order = marshal.loads(data)
         job = marshal.loads(os.pread(job_file, os.fstat(job_file).st_size, 0))
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        for target, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, target)
         os.dup2(channel, CHANNEL, inheritable=False)
-        os.closerange(CHANNEL + 1, reports)
-        os.closerange(reports + 1, _HIGHEST_FD)
+        os.closerange(CHANNEL + 1, setup)
+        os.closerange(setup + 1, _HIGHEST_FD)
         restrict(order)
         filter_.set_dumpable(True)  # else /proc/self would belong to root
         os.mkdir(work, 0o700)
         os.chdir(work)
-        os.close(reports)
+        os.close(setup)
     except BaseException as error:
-        os.write(reports, f"{type(error).__name__}: {error}".encode())
+        os.write(setup, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     if job["mode"] == "tests":
         tests.run(job, CHANNEL)
