@@ -119,6 +119,8 @@ class World:
             sharded = fully_shard(one, mesh=self.mesh, mp_policy=precision, reshard_after_forward=True)
             sharded.set_gradient_divide_factor(1.0)
             sharded.set_force_sum_reduction_for_comms(True)  # gloo has no other
+        if on_gpu:
+            torch.cuda.empty_cache()  # of the whole copy that the shards came from
 
     def sum_gradients_at(self, module: torch.nn.Module, last: bool) -> None:
         """Before a backward: whether it is the step's last one, at which gradients are summed over the ranks."""

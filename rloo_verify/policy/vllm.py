@@ -67,6 +67,8 @@ class VllmPolicy:
         self._drawing = False
         self._max_model_len = max_model_len
         self._own_workers = own_workers
+        self._dtype: torch.dtype = getattr(torch, dtype)
+        self._whole_model = tensor_parallel_size == 1
         self._in_this_process = tensor_parallel_size == 1 and not own_workers
         self._keys = (str(number) for number in itertools.count())
         self._sampling_params = sampling_params_type()
@@ -170,7 +172,8 @@ class VllmPolicy:
         `weights` must hold every parameter by its Hugging Face name; a tied `lm_head.weight` may be left out. A list is
         checked before anything is loaded. An iterator is checked as it runs, so that its tensors can be made one by
         one; after a fault in it the engine is half loaded and refuses to draw. Tensors of any float type and device
-        are taken. With `tensor_parallel_size` > 1 they must be CUDA tensors, and the workers map them by CUDA IPC.
+        are taken. Where the model runs in processes of its own, these map CUDA tensors by CUDA IPC and get a copy of
+        CPU tensors; meanwhile this process holds all of them once in the engine's type.
 
         Raises:
             SyncError: if a name is unknown or missing, or a shape is wrong.
@@ -186,7 +189,7 @@ class VllmPolicy:
                 engine.collective_rpc("rloo_load_weights", args=(checked,))
             else:
                 # The workers map this memory, so it must outlive the call.
-                kept = [(name, tensor.contiguous()) for name, tensor in checked]
+                kept = [(name, tensor.to(self._dtype).contiguous()) for name, tensor in checked]
                 engine.collective_rpc("rloo_load_shared_weights", args=(shared_handles(kept),))
         except SyncError:
             raise
@@ -203,7 +206,7 @@ class VllmPolicy:
         Takes seconds to minutes: it multiplies an identity by every matrix. With `tensor_parallel_size` > 1 each worker
         holds a slice only, and nothing is compared: the answer is empty.
         """
-        if not self._in_this_process:
+        if not self._whole_model:
             return []
         (names,) = self._on_workers("rloo_differing_layers", {name: tensor.detach() for name, tensor in weights})
         return list(names)
