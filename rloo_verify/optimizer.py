@@ -23,7 +23,7 @@ def build_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerCon
     for parameter in parameters:
         if isinstance(parameter, DTensor) and len(parameter) % parameter.device_mesh.size():
             raise ModelError(
-                f"learner.optimizer = adamw8bit needs shards of equal size, but a parameter has {len(parameter)} rows for "
+                f"learner.optimizer = adamw8bit needs equal shards, but a parameter has {len(parameter)} rows for "
                 f"{parameter.device_mesh.size()} processes; use adamw, or another number of processes"
             )
     return _eight_bit_type()(parameters, **settings)  # type: ignore[no-any-return]
