@@ -41,7 +41,7 @@ class EvalSettings:
         workers: Checker processes.
         timeout_seconds: CPU time that a check may take, where its task states none.
         sandbox: Where the programs of code tasks run: `auto`, `docker` or `bwrap`.
-        out: Folder of the evaluation; None: `default_folder`.
+        out: Folder of the evaluation; None: `evals/TASK-MODEL[-N]`.
         fresh: Delete an earlier evaluation in the same folder.
         retry_errors: Draw the answers again that an earlier command could not draw or judge.
     """
@@ -132,12 +132,15 @@ class EvalSettings:
 
 
 def fingerprint_of_problems(tasks: Sequence[Task], problems: Sequence[Problem]) -> str:
-    """A word that changes with any prompt, reference or checker option: an edited task is another evaluation."""
+    """A word that changes with any prompt, reference, checker option or check.py: an edited task is another one."""
     digest = hashlib.blake2b(digest_size=8)
     for task in tasks:
         digest.update(task.spec.check.model_dump_json().encode())
+        own_checker = task.folder / task.spec.check.checker.partition(":")[0]
+        if own_checker.is_file():
+            digest.update(own_checker.read_bytes())
     for problem in problems:
-        values = [problem.id, problem.family, problem.messages, problem.plain, problem.answer]
+        values = [problem.id, problem.family, problem.messages, problem.plain, problem.answer, problem.row]
         digest.update(json.dumps(values, default=str).encode())
     return digest.hexdigest()
 

@@ -21,9 +21,10 @@ def print_evaluation(settings: "EvalSettings", evaluation: Evaluation, samples: 
 
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(width=200, highlight=False)
-    parts = by_task(settings, samples)
-    if len(parts) > 1:
-        parts[f"all {len(parts)} tasks"] = evaluation
+    if len(settings.tasks) == 1:
+        parts = {settings.task_names: evaluation}
+    else:
+        parts = {**by_task(settings, samples), f"all {len(settings.tasks)} tasks": evaluation}
     for name, part in parts.items():
         for line in lines(f"{name}/{settings.split}, {settings.model}", part):
             console.print(line, markup=False) if isinstance(line, str) else console.print(line)

@@ -91,9 +91,12 @@ def test_other_weights_or_other_problems_under_the_same_name_are_another_evaluat
     assert_user_error(command(*options), "other settings (weights: ")
     save_tiny_model(tmp_path / "model", seed=0)
     assert command(*options)[0] == 0
-    rows = tmp_path / "letters" / "rows.jsonl"
-    rows.write_text(rows.read_text().replace("0?", "0!"))
-    assert_user_error(command(*options), "other settings (contents: ")
+    for name, old, new in (("rows.jsonl", "0?", "0!"), ("check.py", "[:1]", "[:2]")):
+        file = tmp_path / "letters" / name
+        before_edit = file.read_text()
+        file.write_text(before_edit.replace(old, new))
+        assert_user_error(command(*options), "other settings (contents: ")
+        file.write_text(before_edit)
 
 
 def test_several_tasks_are_printed_one_by_one_and_together(options: list[object], command: Command) -> None:
@@ -179,14 +182,20 @@ def echo(_: int, body: dict[str, Any]) -> Any:
     return completion(body["messages"][-1]["content"].removeprefix("say "))
 
 
-def test_a_server_is_evaluated_like_a_model(sums: Path, command: Command, tmp_path: Path) -> None:
+def test_a_server_is_evaluated_like_a_model(
+    sums: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "very-secret")
     with fake_server(echo) as server:
         code, out, err = command("eval", sums, "--base-url", server.base_url, "-n", 2, "--k", 2, *SERVER)
     assert code == 0, err
     result = json.loads(out)
     assert (result["model"], result["pass@2"], result["mean_tokens"]) == ("tiny", 1.0, 3.0)
     assert result["intervals"]["pass@1"][0] == pytest.approx(0.025 ** (1 / 3))  # three families, all right
-    samples = read_samples(tmp_path / "evals" / "sums-tiny-2" / "samples.jsonl")
+    assert server.keys == {"Bearer very-secret"}
+    folder = tmp_path / "evals" / "sums-tiny-2"
+    assert not [file for file in folder.iterdir() if b"very-secret" in file.read_bytes()]
+    samples = read_samples(folder / "samples.jsonl")
     assert {sample.family for sample in samples} == {"k0", "k1", "k2"}
     assert {sample.prompt for sample in samples} == {f"say {i}" for i in range(6)}
 

@@ -10,7 +10,7 @@ from rloo_verify.errors import RunError
 from rloo_verify.evaluation_folder import SAMPLES
 from rloo_verify.report.chart import Chart, Series
 from rloo_verify.report.groups import MAX_BYTES, Record, answer_json, by_index, cut, evenly, fitting, read_records
-from rloo_verify.report.page import render, write_page
+from rloo_verify.report.page import publish, render
 from rloo_verify.report.words import plural
 
 COMPARISON = "compare.json"
@@ -43,7 +43,7 @@ def write_comparison_report(folder: Path, a: Path, b: Path) -> Path:
         charts=charts,
         left_out=browser["left_out"],
     )
-    return write_page(folder / "report.html", html)
+    return publish(folder / "report.html", html)
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:

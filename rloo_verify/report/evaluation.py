@@ -13,7 +13,7 @@ from rloo_verify.evaluate import evaluate_samples, rate_names
 from rloo_verify.evaluation_folder import SAMPLES, SUMMARY, read_settings
 from rloo_verify.report.chart import Chart, Series, histogram
 from rloo_verify.report.groups import read_records, sample_browser
-from rloo_verify.report.page import render, write_page
+from rloo_verify.report.page import publish, render
 from rloo_verify.samples import Sample, sample_from_json
 from rloo_verify.types import Outcome
 
@@ -30,7 +30,7 @@ def write_evaluation_report(folder: Path) -> Path:
         RunError: if there are no samples.
         StorageError: if it cannot be written.
     """
-    return write_page(folder / "report.html", evaluation_page(folder))
+    return publish(folder / "report.html", evaluation_page(folder))
 
 
 def evaluation_page(folder: Path, *, watch: int = 0) -> str:

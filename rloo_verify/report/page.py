@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -14,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from rloo_verify.report.words import FILTERS
-from rloo_verify.storage import write_atomically
+from rloo_verify.storage import storage_errors, write_atomically
 
 SCRIPTS = ("chart.js", "browser.js", "page.js")
 
@@ -46,13 +47,18 @@ def render(template: str, *, data: Mapping[str, Any], **context: Any) -> str:
     )
 
 
-def write_page(path: Path, html: str) -> Path:
-    """Writes a report atomically and returns its path.
+def publish(path: Path, text: str) -> Path:
+    """Writes a file atomically and returns its path, while other processes may be writing the same.
+
+    A trainer and a `view` do: each has a temporary name of its own, and neither can take the other's away.
 
     Raises:
         StorageError: if it cannot be written.
     """
-    write_atomically(path, html)
+    own = path.with_name(f".{path.name}.{os.getpid()}")
+    write_atomically(own, text)
+    with storage_errors(path):
+        own.replace(path)
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.report.groups import rollout_browser
-from rloo_verify.report.page import render, write_page
+from rloo_verify.report.page import publish, render
 from rloo_verify.report.training_charts import training_charts
 from rloo_verify.report.visits import problem_tables
 from rloo_verify.runlog import RunReader
@@ -22,7 +22,7 @@ def write_report(run: RunReader) -> Path:
     Raises:
         StorageError: if it cannot be written.
     """
-    return write_page(run.path / "report.html", training_page(run))
+    return publish(run.path / "report.html", training_page(run))
 
 
 def training_page(run: RunReader, *, watch: int = 0) -> str:

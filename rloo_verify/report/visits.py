@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.report.groups import read_records
-from rloo_verify.storage import read_jsonl, write_atomically
+from rloo_verify.report.page import publish
+from rloo_verify.storage import read_jsonl
 
 CACHE = ".visits.jsonl"
 """In the run folder: a line a rollout file, so that a report of a long run reads only the rollouts that are new."""
@@ -99,7 +100,7 @@ def _tallies(run: Path) -> list[tuple[int, Mapping[str, Sequence[int]]]]:
             row, new = {"file": file.name, "stamp": stamp, "problems": _tally(file)}, True
         rows.append(row)
     if new:
-        write_atomically(run / CACHE, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+        publish(run / CACHE, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
     return [(int(row["file"][len("step-") : -len(".jsonl")]), row["problems"]) for row in rows]
 
 
