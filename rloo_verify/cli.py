@@ -124,7 +124,7 @@ def doctor() -> None:
 
 def _leads() -> bool:
     """Whether this process speaks: under torchrun the first one only."""
-    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK") == "0"
+    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 def main(arguments: list[str] | None = None) -> Any:

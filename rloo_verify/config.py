@@ -125,6 +125,9 @@ class PolicyConfig(_Table):
         0.45, description="Share of the GPU's memory for vLLM; the learner needs the rest."
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that vLLM splits the model over.")
+    sleep: bool = Field(
+        False, description="The engine gives the GPU's memory to the learner while that learns (vLLM's sleep mode)."
+    )
     batch_size: PositiveInt = Field(256, description="Sequences that the transformers engine draws at a time.")
 
 

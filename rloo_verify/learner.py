@@ -14,7 +14,7 @@ from rloo_verify.flops import ModelFlops, peak_flops
 from rloo_verify.importance import importance_statistics, log_ratios, truncated_weights
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
-from rloo_verify.optimizer import build_optimizer, move_state, start_state, state_tensors
+from rloo_verify.optimizer import build_optimizer, keep, move_state, set_rate, start_state, state_tensors
 from rloo_verify.packing import NOTHING, Row, Scored
 from rloo_verify.parallel import World, collective, full
 from rloo_verify.rloo import rloo_loss
@@ -186,6 +186,9 @@ class Learner:
         if stored != set(state):
             raise KeyError(f"it holds other tensors than this learner has, such as {min(stored ^ set(state))}")
         read_state(folder, state, self.world)
+        for name, parameter in self.trained.items():
+            for kind, _ in state_tensors(self.optimizer, parameter):
+                keep(self.optimizer, parameter, kind, state[f"optimizer.{name}.{kind}"])
         self.version = int(state["version"])
 
     def _refuse_stale(self, groups: Sequence[Group]) -> None:
@@ -297,8 +300,7 @@ class Learner:
             raise OffPolicyError(
                 f"the gradient norm is {norm.item()} at update {self.version + 1}; lower learner.lr or check the model"
             )
-        for settings in self.optimizer.param_groups:
-            settings["lr"] = lr
+        set_rate(self.optimizer, lr)
         if self.config.offload_optimizer:
             move_state(self.optimizer, self.scorer.device)
         self.optimizer.step()

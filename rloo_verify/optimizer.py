@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from rloo_verify.config import LearnerConfig
 from rloo_verify.errors import ModelError
@@ -14,11 +15,17 @@ def build_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerCon
     """AdamW, with moments in the parameters' type or in 8 bit.
 
     Raises:
-        ModelError: if the 8-bit optimizer's package cannot be imported.
+        ModelError: if the 8-bit optimizer's package cannot be imported, or does not take these shards.
     """
     settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(parameters, **settings)
+    for parameter in parameters:
+        if isinstance(parameter, DTensor) and len(parameter) % parameter.device_mesh.size():
+            raise ModelError(
+                f"learner.optimizer = adamw8bit needs equal shards, but a parameter has {len(parameter)} rows for "
+                f"{parameter.device_mesh.size()} processes; use adamw, or another number of processes"
+            )
     return _eight_bit_type()(parameters, **settings)  # type: ignore[no-any-return]
 
 
@@ -43,27 +50,63 @@ def _eight_bit_type() -> Any:
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of all that the optimizer keeps for one parameter; nothing before its first update."""
+    """Name and tensor of all that the optimizer keeps for one parameter; nothing before its first update.
+
+    8-bit moments come as new float32 tensors, for `keep` to put back.
+    """
     for name, value in optimizer.state.get(parameter, {}).items():
         if isinstance(value, Tensor):
-            yield name, value
+            yield name, _plain(value)
+
+
+@torch.no_grad()
+def keep(optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter, name: str, value: Tensor) -> None:
+    """Puts back one tensor of `state_tensors`. 8-bit moments are rounded anew, by less than 1% of the largest."""
+    own = optimizer.state[parameter][name]
+    if own is not value:
+        _local(own).copy_(_local(value))
+
+
+def _local(value: Tensor) -> Tensor:
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def _plain(value: Tensor) -> Tensor:
+    """A tensor of an ordinary type, sharded or not."""
+    local = _local(value)
+    if not hasattr(local, "dequantize") or type(local) is Tensor:
+        return value
+    whole: Tensor = local.dequantize()
+    if not isinstance(value, DTensor):
+        return whole
+    return DTensor.from_local(
+        whole, value.device_mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride()
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Sets the learning rate; some optimizers keep it as a tensor of their own."""
+    for settings in optimizer.param_groups:
+        if isinstance(settings["lr"], Tensor):
+            settings["lr"].fill_(lr)
+        else:
+            settings["lr"] = lr
 
 
 @torch.no_grad()
 def start_state(optimizer: torch.optim.Optimizer) -> None:
-    """Makes the optimizer keep its state, all zeros, as it otherwise does at its first update.
+    """Makes the optimizer keep its state, all zeros but for the step count, as it otherwise does at its first update.
 
     A step of length 0 with gradients of 0 changes no parameter, and works for any optimizer and any sharding.
     """
-    rates = [settings["lr"] for settings in optimizer.param_groups]
+    rate = float(optimizer.param_groups[0]["lr"])
+    set_rate(optimizer, 0.0)
     for settings in optimizer.param_groups:
-        settings["lr"] = torch.zeros_like(settings["lr"]) if isinstance(settings["lr"], Tensor) else 0.0
         for parameter in settings["params"]:
             parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    for settings, rate in zip(optimizer.param_groups, rates, strict=True):
-        settings["lr"] = rate
+    set_rate(optimizer, rate)
 
 
 def move_state(optimizer: torch.optim.Optimizer, device: torch.device | str) -> None:

@@ -119,6 +119,8 @@ class World:
             sharded = fully_shard(one, mesh=self.mesh, mp_policy=precision, reshard_after_forward=True)
             sharded.set_gradient_divide_factor(1.0)
             sharded.set_force_sum_reduction_for_comms(True)  # gloo has no other
+        if on_gpu:
+            torch.cuda.empty_cache()  # of the whole copy that the shards came from
 
     def sum_gradients_at(self, module: torch.nn.Module, last: bool) -> None:
         """Before a backward: whether it is the step's last one, at which gradients are summed over the ranks."""
@@ -228,13 +230,14 @@ def joined() -> Iterator[World]:
     """The world that `torchrun` set up for this process, or a world of one.
 
     Raises:
-        ConfigError: if there are more processes than GPUs on this machine.
+        ConfigError: if the environment is not that of torchrun, or there are more processes than GPUs on this machine.
         ParallelError: if the others cannot be reached.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    rank, size, local_rank = (int(os.environ.get(name, "0")) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if size <= 1:
         yield World()
         return
-    world = _join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
+    world = _join(rank, size, local_rank)
     try:
         yield world
     except BaseException:
@@ -255,7 +258,13 @@ def _join(rank: int, size: int, local_rank: int) -> World:
         torch.cuda.set_device(local_rank)
     with _peers_may_be_lost():
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-        dist.init_process_group(backend, timeout=COLLECTIVE_LIMIT)
+        try:
+            dist.init_process_group(backend, timeout=COLLECTIVE_LIMIT)
+        except ValueError as error:
+            raise ConfigError(
+                f"WORLD_SIZE = {size}, but this is not the environment of torchrun ({error}); start several processes "
+                "with: torchrun --nproc-per-node N -m rloo_verify train CONFIG"
+            ) from error
         mesh = init_device_mesh("cuda" if on_gpu else "cpu", (size,))
         control = dist.new_group(backend="gloo", timeout=ANNOUNCEMENT_LIMIT)
     return World(rank, size, mesh, control)

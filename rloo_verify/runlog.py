@@ -16,7 +16,8 @@ from rloo_verify.environment import environment
 from rloo_verify.errors import RunError
 from rloo_verify.storage import read_jsonl, storage_errors, write_atomically
 
-MAY_CHANGE = ("run.steps", "run.out", "eval.", "save.", "track.", "verify.workers", "policy.gpu_memory_utilization")
+MAY_CHANGE = ("run.steps", "run.out", "eval.", "save.", "track.", "verify.workers", "policy.gpu_memory_utilization",
+              "policy.sleep", "learner.offload_optimizer")  # fmt: skip
 """Keys that a resumed run may change: they do not touch what has been learned so far."""
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -50,8 +50,10 @@ def choose_engine(setting: str) -> tuple[str, str]:
     return "vllm", "engine: vllm" + ("" if setting == "vllm" else " (auto)")
 
 
-def open_policy(model: ModelConfig, policy: PolicyConfig, tokenizer: Any, max_length: int) -> Policy:
-    """Starts the engine of a model.
+def open_policy(
+    model: ModelConfig, policy: PolicyConfig, tokenizer: Any, max_length: int, *, own_workers: bool = False
+) -> Policy:
+    """Starts the engine of a model; with `own_workers`, vLLM's model in processes of its own.
 
     Raises:
         PolicyError: if the engine cannot be used or does not start.
@@ -68,6 +70,8 @@ def open_policy(model: ModelConfig, policy: PolicyConfig, tokenizer: Any, max_le
             max_model_len=max_length,
             gpu_memory_utilization=policy.gpu_memory_utilization,
             tensor_parallel_size=policy.tensor_parallel_size,
+            own_workers=own_workers,
+            sleep=policy.sleep,
         )
     loaded = load_model(model.path, dtype, default_device())
     return TransformersPolicy(
@@ -183,7 +187,8 @@ class Parts:
     @cached_property
     def policy(self) -> Policy:
         """The running engine."""
-        return open_policy(self.config.model, self.config.policy, self.tokenizer, self.max_length)
+        config, several = self.config, self.world.size > 1
+        return open_policy(config.model, config.policy, self.tokenizer, self.max_length, own_workers=several)
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -218,6 +223,16 @@ class Parts:
         vocabulary = min(len(self.tokenizer), self.learner.vocabulary_size)
         report = sync_weights(self.learner, self.policy, max_gap=self.max_sync_gap, vocabulary_size=vocabulary)
         log.debug("sync %d: probe gap %.2e nats in %.2f s", report.version, report.probe_gap, report.seconds)
+
+    @contextlib.contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Inside, the engine leaves its memory to the learner, if the config says so."""
+        if not self.config.policy.sleep:
+            yield
+            return
+        self.policy.sleep()
+        yield
+        self.policy.wake()
 
     def check(self) -> Problem:
         """Validates everything up to the first prompt without loading model weights; returns that prompt's problem.

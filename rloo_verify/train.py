@@ -93,9 +93,9 @@ class Trainer:
         """Draws, verifies, learns, syncs, and writes one row and one rollout file."""
         self.seconds = {}
         rollout = self.draw(step)
-        with self.phase("learn"):
+        with self.phase("learn"), self.parts.asleep():
             update = self.parts.learner.step(rollout.groups)
-        if update.updated:
+        if update.updated or self.config.policy.sleep:  # after a sleep the probe proves the weights in any case
             with self.phase("sync"):
                 self.parts.sync()
         self.run.write_rollouts(step, group_records(rollout.groups, self.parts.tokenizer, step=step))

@@ -13,9 +13,10 @@ from runs import assert_same_bits
 from test_learner import GROUPS, make_group, plain_gradients
 
 from rloo_verify.config import LearnerConfig, LoraConfig
+from rloo_verify.errors import ConfigError
 from rloo_verify.learner import Learner, Update
 from rloo_verify.packing import NOTHING, Scored
-from rloo_verify.parallel import World, follow, full
+from rloo_verify.parallel import World, follow, full, joined
 from rloo_verify.types import Group
 
 EXACT = 1e-10
@@ -196,3 +197,16 @@ def test_one_group_occupies_all_workers_and_the_idle_one_gets_empty_micro_batche
     assert sizes == [[33, 23], [33]]
     lone = scorer.shares(group[:1], 4096, 3)
     assert [part[0] is NOTHING for part in lone] == [False, True, True]
+
+
+def test_without_torchrun_a_process_is_alone_and_half_an_environment_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with joined() as world:
+        assert (world.rank, world.size, world.leads) == (0, 1, True)
+        assert world.gather(3) == [3]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"WORLD_SIZE = 2, but .* start several processes with: torchrun"), joined():
+        pass

@@ -47,6 +47,7 @@ def stored(folder: Path) -> dict[str, torch.Tensor]:
     return state
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_any_number_of_processes_resumes_on_any_other_to_the_same_bits(tmp_path: Path) -> None:
     run(2, resume_and_save, tmp_path / "none", tmp_path / "0", 2, out=tmp_path / "out0")
     original = stored(tmp_path / "0")

@@ -34,7 +34,7 @@ class Job:
     def wait(self) -> tuple[int, str]:
         """Exit code and everything that was printed."""
         try:
-            code = self.process.wait(timeout=120)
+            code = self.process.wait(timeout=200)
         finally:
             self.process.kill()
         return code, self.log.read_text()
@@ -95,3 +95,13 @@ def test_ctrl_c_finishes_the_step_saves_and_the_same_command_goes_on(tmp_path: P
     code, log = Job(path, "--run.steps=9", "--save.every=100").wait()
     assert code == 0, log
     assert f"after step {saved} of 9" in log
+
+
+@pytest.mark.vllm
+def test_vllm_draws_for_two_learner_processes(tmp_path: Path) -> None:
+    path = write_run(tmp_path)
+    code, log = Job(path, "--policy.engine=vllm", "--run.steps=2", "--eval.problems=0").wait()
+    assert code == 0, log
+    rows = read_jsonl(tmp_path / "runs" / "tiny" / "metrics.jsonl")
+    assert [row["updated"] for row in rows] == [True, True]
+    assert all(row["logprob_gap_max"] < 1e-3 for row in rows)  # step 2 was drawn with the weights of step 1

@@ -65,6 +65,14 @@ class Policy(Protocol):
         """Names of the parameters or layers whose values in the engine differ from `weights`; for error messages."""
         ...
 
+    def sleep(self) -> None:
+        """Gives device memory back until `wake`; meanwhile drawing and scoring are refused."""
+        ...
+
+    def wake(self) -> None:
+        """Takes the memory again, with the weights that it had."""
+        ...
+
     def close(self) -> None:
         """Frees the engine. Safe to call twice."""
         ...

@@ -170,6 +170,8 @@ class TransformersPolicy:
     @torch.no_grad()
     def score(self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
         """See `Policy.score`."""
+        if self._unusable:
+            raise PolicyError(f"this engine cannot score: {self._unusable}")
         scorer = Scorer(self._model, 0, layout=Layout.WHOLE)
         scored = [Scored(i, tuple(prompt), tuple(own)) for i, (prompt, own) in enumerate(sequences)]
         values: list[list[float]] = [[] for _ in sequences]
@@ -184,9 +186,27 @@ class TransformersPolicy:
         own = dict(self._model.named_parameters())
         return [name for name, value in weights if not torch.equal(own[name], value.to(own[name]))]
 
+    def sleep(self) -> None:
+        """See `Policy.sleep`; the weights wait in CPU memory."""
+        self._device, self._unusable = self._model.device, "it is asleep"
+        self._model.to("cpu")
+        _free_cached_memory()
+
+    def wake(self) -> None:
+        """See `Policy.wake`."""
+        _free_cached_memory()
+        self._model.to(self._device)
+        self._unusable = ""
+
     def close(self) -> None:
         """See `Policy.close`."""
         self._model, self._unusable = None, "it is closed"
+
+
+def _free_cached_memory() -> None:
+    """Gives memory that torch keeps for later back to the device, for others to use."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _start(request: Request, max_new_tokens: int) -> _Drawing:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoTokenizer
 
 from rloo_verify.errors import PolicyError, SyncError
@@ -39,6 +40,9 @@ class VllmPolicy:
         gpu_memory_utilization: Share of a GPU's memory for weights and KV cache, 0 to 1; the learner needs the rest. On
             a CPU the KV cache has `VLLM_CPU_KVCACHE_SPACE` GiB instead, 1 where that is not set.
         tensor_parallel_size: Number of GPUs that share one copy of the model; 1 on a CPU.
+        own_workers: Run the model in processes of its own also with one GPU; needed where this process belongs to a
+            torch.distributed group.
+        sleep: Let the engine leave the GPU's memory between draws (`sleep`, `wake`).
 
     Raises:
         PolicyError: if vLLM is missing, unsupported, or cannot start with this model.
@@ -54,13 +58,18 @@ class VllmPolicy:
         seed: int = 0,
         gpu_memory_utilization: float = 0.45,
         tensor_parallel_size: int = 1,
+        own_workers: bool = False,
+        sleep: bool = False,
     ) -> None:
         self.version = 0
         self._engine: Any = None
         self._unusable = ""
         self._drawing = False
         self._max_model_len = max_model_len
-        self._in_this_process = tensor_parallel_size == 1
+        self._own_workers = own_workers
+        self._dtype: torch.dtype = getattr(torch, dtype)
+        self._whole_model = tensor_parallel_size == 1
+        self._in_this_process = tensor_parallel_size == 1 and not own_workers
         self._keys = (str(number) for number in itertools.count())
         self._sampling_params = sampling_params_type()
         self._ends = list(end_token_ids(model))
@@ -73,6 +82,8 @@ class VllmPolicy:
             seed=seed,
             gpu_memory_utilization=gpu_memory_utilization,
             tensor_parallel_size=tensor_parallel_size,
+            own_workers=own_workers,
+            sleep=sleep,
         )
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
@@ -161,7 +172,8 @@ class VllmPolicy:
         `weights` must hold every parameter by its Hugging Face name; a tied `lm_head.weight` may be left out. A list is
         checked before anything is loaded. An iterator is checked as it runs, so that its tensors can be made one by
         one; after a fault in it the engine is half loaded and refuses to draw. Tensors of any float type and device
-        are taken. With `tensor_parallel_size` > 1 they must be CUDA tensors, and the workers map them by CUDA IPC.
+        are taken. Where the model runs in processes of its own, these map CUDA tensors by CUDA IPC and get a copy of
+        CPU tensors; meanwhile this process holds all of them once in the engine's type.
 
         Raises:
             SyncError: if a name is unknown or missing, or a shape is wrong.
@@ -177,7 +189,7 @@ class VllmPolicy:
                 engine.collective_rpc("rloo_load_weights", args=(checked,))
             else:
                 # The workers map this memory, so it must outlive the call.
-                kept = [(name, tensor.contiguous()) for name, tensor in checked]
+                kept = [(name, tensor.to(self._dtype).contiguous()) for name, tensor in checked]
                 engine.collective_rpc("rloo_load_shared_weights", args=(shared_handles(kept),))
         except SyncError:
             raise
@@ -194,16 +206,27 @@ class VllmPolicy:
         Takes seconds to minutes: it multiplies an identity by every matrix. With `tensor_parallel_size` > 1 each worker
         holds a slice only, and nothing is compared: the answer is empty.
         """
-        if not self._in_this_process:
+        if not self._whole_model:
             return []
         (names,) = self._on_workers("rloo_differing_layers", {name: tensor.detach() for name, tensor in weights})
         return list(names)
+
+    def sleep(self) -> None:
+        """See `Policy.sleep`; the weights wait in CPU memory, the KV cache is dropped. Needs `sleep` at the start."""
+        self._guarded(self._usable_engine().sleep, level=1)
+        self._unusable = "it is asleep"
+
+    def wake(self) -> None:
+        """See `Policy.wake`."""
+        torch.cuda.empty_cache()  # what the learner's allocator keeps for later, the engine needs now
+        self._guarded(self._engine.wake_up)
+        self._unusable = ""
 
     def close(self) -> None:
         """Frees the engine. Safe to call twice."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            stop_engine(engine)
+            stop_engine(engine, own_workers=self._own_workers)
 
     def _run(self, jobs: Mapping[str, tuple[Sequence[int], Any]]) -> Iterator[tuple[str, Any]]:
         """Runs prompts through the engine and yields each key with its output as it finishes."""

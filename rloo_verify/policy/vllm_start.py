@@ -33,6 +33,9 @@ _ENVIRONMENT_DEFAULTS = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # the learner may have touched CUDA already
 }
 
+_LAUNCHER = r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|ROLE_NAME$|MASTER_(ADDR|PORT)$|TORCHELASTIC_"
+"""The variables with which torchrun tells a process its place."""
+
 
 def available() -> str | None:
     """None where vLLM can be used, else one sentence that says why not. Cheap: does not import vLLM."""
@@ -82,9 +85,20 @@ def sampling_params_type() -> Any:
 
 
 def start_engine(
-    *, model: str, dtype: str, max_model_len: int, seed: int, gpu_memory_utilization: float, tensor_parallel_size: int
+    *,
+    model: str,
+    dtype: str,
+    max_model_len: int,
+    seed: int,
+    gpu_memory_utilization: float,
+    tensor_parallel_size: int,
+    own_workers: bool,
+    sleep: bool,
 ) -> Any:
-    """Starts an in-process vLLM engine whose distribution is softmax(logits / temperature) and nothing else.
+    """Starts a vLLM engine whose distribution is softmax(logits / temperature) and nothing else.
+
+    Its scheduler always runs in this process. With `own_workers`, and with several GPUs, the model runs in processes of
+    its own: inside a process that belongs to a torch.distributed group, vLLM would take that group for its own.
 
     Raises:
         PolicyError: if vLLM cannot start with these settings.
@@ -94,11 +108,15 @@ def start_engine(
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    if sleep and not current_platform.is_sleep_mode_available():
+        raise PolicyError(f"policy.sleep = true needs a GPU: vLLM cannot sleep on {current_platform.device_name}")
     on_cpu = current_platform.is_cpu()
     if on_cpu and tensor_parallel_size > 1:
         raise PolicyError(f"tensor_parallel_size = {tensor_parallel_size} needs that many GPUs; use 1 on a CPU.")
     if on_cpu:
         _rank_without_compiler()
+    if own_workers:
+        _spare_process_groups()
     try:
         with _undisturbed_process():
             return LLMEngine.from_engine_args(
@@ -109,6 +127,8 @@ def start_engine(
                     seed=seed,
                     gpu_memory_utilization=gpu_memory_utilization,
                     tensor_parallel_size=tensor_parallel_size,
+                    distributed_executor_backend="mp" if own_workers else None,
+                    enable_sleep_mode=sleep,
                     generation_config="vllm",  # never the sampling defaults of the model folder
                     logprobs_mode="processed_logprobs",  # after the temperature
                     enable_prefix_caching=True,
@@ -121,7 +141,7 @@ def start_engine(
                 usage_context=UsageContext.LLM_CLASS,  # sizes batches for throughput, not for latency
             )
     except Exception as error:
-        _clean_up()
+        _clean_up(own_workers)
         raise PolicyError(f"vLLM cannot start with {model}: {type(error).__name__}: {error}") from error
 
 
@@ -139,25 +159,38 @@ def _rank_without_compiler() -> None:
         sampler.batched_count_greater_than = count_at_least
 
 
-def stop_engine(engine: Any) -> None:
+def _spare_process_groups() -> None:
+    """Keeps vLLM's shutdown from ending the process groups of this process: where it has workers, they are not its."""
+    from vllm.v1.engine import core
+
+    if hasattr(core, "cleanup_dist_env_and_memory"):
+        core.cleanup_dist_env_and_memory = lambda *_, **__: None
+
+
+def stop_engine(engine: Any, *, own_workers: bool) -> None:
     """Stops the engine's workers and frees its memory, so that another engine can start in this process."""
     with contextlib.suppress(Exception):  # a broken engine may not stop cleanly, and its memory must still go
         engine.engine_core.shutdown()
     del engine
-    _clean_up()
+    _clean_up(own_workers)
 
 
-def _clean_up() -> None:
+def _clean_up(own_workers: bool) -> None:
     from vllm.distributed import cleanup_dist_env_and_memory
 
     gc.collect()
-    cleanup_dist_env_and_memory()
+    if not own_workers:  # otherwise what is distributed in this process is not vLLM's
+        cleanup_dist_env_and_memory()
 
 
 @contextlib.contextmanager
 def _undisturbed_process() -> Iterator[None]:
-    """Restores what starting vLLM changes for everybody: the seeds, and `LD_PRELOAD`, which subprocesses inherit."""
+    """Restores what starting vLLM changes for everybody: the seeds, and `LD_PRELOAD`, which subprocesses inherit.
+
+    Meanwhile torchrun's variables are out of sight: vLLM's workers would look for each other where this run's are.
+    """
     torch_state, python_state, preload = torch.get_rng_state(), random.getstate(), os.environ.get("LD_PRELOAD")
+    launcher = {name: os.environ.pop(name) for name in list(os.environ) if re.match(_LAUNCHER, name)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -165,6 +198,7 @@ def _undisturbed_process() -> Iterator[None]:
     finally:
         torch.set_rng_state(torch_state)
         random.setstate(python_state)
+        os.environ.update(launcher)
         if preload is None:
             os.environ.pop("LD_PRELOAD", None)
         else:

@@ -33,7 +33,7 @@ class WorkerExtension:
             dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
     def rloo_load_shared_weights(self, shared: list[SharedTensor]) -> None:
-        """Loads Hugging Face weights from CUDA tensors that another process of this machine holds (CUDA IPC)."""
+        """Loads Hugging Face weights from tensors of another process of this machine: CUDA tensors by CUDA IPC."""
         self.rloo_load_weights((name, rebuild(*args)) for name, rebuild, args in shared)
 
     def rloo_set_score_temperature(self, temperature: float) -> None:
