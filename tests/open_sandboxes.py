@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,10 @@ def open_sandbox(backend: Any, **settings: Any) -> Iterator[Sandbox]:
         need_bwrap()
     with Sandbox(SandboxSettings(backend=backend, **settings)) as sandbox:
         yield sandbox
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.05)
+    return condition()

@@ -1,5 +1,6 @@
 """Engines and sandboxes that die under a batch, full disks, loaded machines: no reward changes but to none at all."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,14 +14,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from open_sandboxes import BACKENDS, open_sandbox
+from open_sandboxes import BACKENDS, eventually, open_sandbox
 from private_docker import PrivateDocker, private_docker
 
 from rloo_verify.grading.audit import audit, read_cases
 from rloo_verify.grading.output_checkers import load_checkers
 from rloo_verify.sandbox.box import BoxError, Job, RunResult
 from rloo_verify.sandbox.canary import PROBE, leftovers
-from rloo_verify.sandbox.docker import LABEL_OWNER, connect, owner, sweep
+from rloo_verify.sandbox.docker import LABEL_OWNER, connect, owner
 from rloo_verify.sandbox.runner import Sandbox
 from rloo_verify.sandbox.self_test import self_test
 
@@ -75,8 +76,12 @@ def inside(sandbox: Sandbox) -> list[int]:
         api = connect().api
         mine = api.containers(filters={"label": f"{LABEL_OWNER}={owner()}"})
         states = [api.inspect_container(container["Id"])["State"]["Pid"] for container in mine]
-        boxes = [psutil.Process(pid) for pid in states if pid]
-    return [process.pid for box in boxes for process in [box, *box.children(recursive=True)]]
+        boxes = [psutil.Process(pid) for pid in states if pid and psutil.pid_exists(pid)]
+    found: list[int] = []
+    for box in boxes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was replaced meanwhile
+            found += [box.pid, *(process.pid for process in box.children(recursive=True))]
+    return found
 
 
 @pytest.mark.parametrize("which", ["first", "last"])
@@ -85,8 +90,9 @@ def test_killed_processes_of_a_sandbox_change_no_result(sandbox: Sandbox, which:
     for _ in range(4):
         time.sleep(0.4)
         pids = inside(sandbox)
-        if pids:
-            os.kill(pids[0] if which == "first" else pids[-1], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            if pids:
+                os.kill(pids[0] if which == "first" else pids[-1], signal.SIGKILL)
     thread.join(120)
     assert found
     assert found[0]["wrong"] == 0
@@ -116,8 +122,7 @@ def test_an_engine_that_is_killed_in_mid_batch_costs_verdicts_but_changes_none(
     assert found[0]["right"] >= 50
     assert own_engine.run(double(21)).stdout == b"42\n"
     own_engine.close()
-    sweep(connect())  # as every start does
-    assert private_docker.containers() == []
+    assert eventually(lambda: private_docker.containers() == [])
 
 
 @pytest.mark.docker
@@ -143,7 +148,8 @@ def test_a_full_disk_of_the_engine_changes_no_result(own_engine: Sandbox, privat
         with pytest.raises(OSError, match="No space"):
             fill(filler)
         for box in inside(own_engine):
-            os.kill(box, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(box, signal.SIGKILL)
         assert outcomes(own_engine, 5)["wrong"] == 0
     finally:
         filler.unlink()

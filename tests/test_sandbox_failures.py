@@ -7,12 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from open_sandboxes import need_bwrap, open_sandbox
+from open_sandboxes import eventually, need_bwrap, open_sandbox
 
 from rloo_verify.errors import SandboxError
 from rloo_verify.sandbox import runner
@@ -24,13 +24,6 @@ from rloo_verify.sandbox.settings import SandboxSettings, find_image
 
 ANSWER = Job({"mode": "script", "sources": ["print(42)"]})
 SLOW = Job({"mode": "script", "sources": ["import time; time.sleep(0.6); print(42)"]})
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not condition():
-        time.sleep(0.05)
-    return condition()
 
 
 @pytest.fixture

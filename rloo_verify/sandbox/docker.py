@@ -49,12 +49,20 @@ def connect() -> Any:
 
 
 class AttachedStream:
-    """The attached standard streams of a container, demultiplexed."""
+    """The attached standard streams of a container, demultiplexed.
 
-    def __init__(self, client: Any, container_id: str, attached: Any) -> None:
+    Args:
+        client: A Docker client.
+        container_id: The container.
+        attached: What the SDK returned for it.
+        unremoved: Takes the container's id where the engine does not answer when it should be removed.
+    """
+
+    def __init__(self, client: Any, container_id: str, attached: Any, unremoved: set[str]) -> None:
         self.name = f"the container {container_id[:12]}"
         self.container_id = container_id
         self._client = client
+        self._unremoved = unremoved
         self._attached = attached
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._raw = bytearray()
@@ -88,8 +96,8 @@ class AttachedStream:
         with contextlib.suppress(Exception):
             self._attached.close()
             self._socket.close()
-        with contextlib.suppress(Exception):  # it may be gone, or the engine
-            self._client.api.remove_container(self.container_id, force=True, v=True)
+        if not _remove(self._client, self.container_id):
+            self._unremoved.add(self.container_id)
 
     def _pending(self) -> bool:
         pending = getattr(self._socket, "pending", None)  # TLS: bytes that were read but not asked for
@@ -131,6 +139,7 @@ class DockerBackend:
             known = ", ".join(sorted(runtimes)) or "none"
             raise SandboxError(f"sandbox.runtime = {settings.runtime!r}: this Docker engine has the runtimes {known}")
         self.tag = ensure_image(self._client, image)
+        self._unremoved: set[str] = set()
         sweep(self._client)
 
     def start(self) -> Box:
@@ -139,18 +148,18 @@ class DockerBackend:
         Raises:
             BoxError: It did not start.
         """
+        self._remove_leftovers()
         uid_base = fresh_range(_uid_ranges_in_use(self._client))
         api = self._client.api
         container_id = None
         try:
             container_id = api.create_container(**self._creation(uid_base))["Id"]
             attached = api.attach_socket(container_id, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            stream = AttachedStream(self._client, container_id, attached)
+            stream = AttachedStream(self._client, container_id, attached, self._unremoved)
             api.start(container_id)
         except Exception as error:  # the SDK, requests and urllib3 share no base class
-            with contextlib.suppress(Exception):
-                if container_id is not None:
-                    api.remove_container(container_id, force=True)
+            if container_id is not None and not _remove(self._client, container_id):
+                self._unremoved.add(container_id)
             raise BoxError(f"a container cannot be started: {_first_line(error)}") from error
         try:
             return Box(stream, bundle(self._image, uid_base=uid_base, isolated=True))
@@ -159,8 +168,16 @@ class DockerBackend:
             raise BoxError(f"{error}{': ' + said if said else ''}") from error
 
     def close(self) -> None:
-        """Closes the connection to the engine."""
+        """Removes what could not be removed before, and closes the connection to the engine."""
+        self._remove_leftovers()
         self._client.close()
+
+    def _remove_leftovers(self) -> None:
+        """Containers that were to go while the engine was dead; a restarted engine has them still."""
+        for container_id in tuple(self._unremoved):
+            if not _remove(self._client, container_id):
+                return
+            self._unremoved.discard(container_id)
 
     def _creation(self, uid_base: int) -> dict[str, Any]:
         cores = min(_CORES, self._client.info().get("NCPU", 1))
@@ -208,10 +225,18 @@ def sweep(client: Any) -> int:
     for container in client.api.containers(all=True, filters={"label": LABEL_OWNER}):
         host, pid, started = container["Labels"][LABEL_OWNER].rsplit(":", 2)
         if host == socket.gethostname() and _start_time(int(pid)) != started:
-            with contextlib.suppress(Exception):  # another sweep was faster
-                client.api.remove_container(container["Id"], force=True, v=True)
-                removed += 1
+            removed += _remove(client, container["Id"])
     return removed
+
+
+def _remove(client: Any, container_id: str) -> bool:
+    """Removes a container; False where the engine does not answer, so that nobody knows whether it is gone."""
+    try:
+        client.api.remove_container(container_id, force=True, v=True)
+    except Exception as error:  # noqa: BLE001 - the SDK, requests and urllib3 share no base class
+        gone_or_going = (404, 409)
+        return getattr(getattr(error, "response", None), "status_code", None) in gone_or_going
+    return True
 
 
 def _uid_ranges_in_use(client: Any) -> set[int]:
