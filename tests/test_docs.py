@@ -26,13 +26,15 @@ import pytest
 import typer
 from pages import PAGES, ROOT, Block, anchors, blocks, code_spans, name_of, targets
 
+from rloo_verify.configfile import load_config
+
 BLOCK_SECONDS = 240
 RUN = ("sh", "python")
 
-# the demo as it stands, shrunk to seconds: the same 80 steps, of 2 x 2 answers of at most 8 tokens
+# the demo's 80 steps, shrunk to seconds: one problem with two answers of two tokens a step
 SHRUNK = [
-    *("--sample.problems_per_step", "2", "--sample.group_size", "2", "--sample.max_new_tokens", "8"),
-    *("--eval.problems", "5", "--eval.every", "40", "--save.every", "80"),
+    *("--sample.problems_per_step", "1", "--sample.group_size", "2", "--sample.max_new_tokens", "2"),
+    *("--eval.problems", "5", "--eval.every", "40", "--save.every", "80", "--verify.workers", "1"),
 ]
 
 
@@ -124,8 +126,10 @@ def test_what_a_page_tells_to_type_works_and_prints_what_it_shows(page: Path, fo
                 assert_printed(block.text, printed, where)
         elif block.language in RUN:
             printed = run_block(block, folder, where)
-        elif block.language == "toml":
+        if block.language == "toml":
             tomllib.loads(block.text)
+        if block.marker == "file" and "[run]" in block.text:
+            load_config(folder / block.value)
     if missing and os.environ.get("CI"):
         pytest.fail(f"CI must have a sandbox. {missing}", pytrace=False)
     if missing:
