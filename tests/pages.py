@@ -12,7 +12,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-COMMANDS = ("rloo-verify ", "torchrun ", "python ", "pip ", "make ", "git ")
+COMMANDS = ("rloo-verify ", "torchrun ", "python ", "pytest ", "pip ", "make ", "git ")
 _MARKER = re.compile(r"<!-- *(not run|file|exits|output|needs) *(?:: *(.*?))? *-->", re.DOTALL)
 
 
