@@ -147,7 +147,9 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
         if block.marker == "file":
             before = page.read_text(encoding="utf-8").splitlines()[: block.line - 1]
             assert f"`{block.value}`" in "\n".join(before[-8:]), f"{where}: tell the reader the file's name, too"
-        assert block.language in (*RUN, "toml", "json", "text", ""), f"{where}: {block.language} is neither run nor read"
+        assert block.language in (*RUN, "toml", "json", "text", ""), (
+            f"{where}: {block.language} is neither run nor read"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
