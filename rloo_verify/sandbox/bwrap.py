@@ -171,7 +171,8 @@ def _namespaces(root: bool) -> list[str]:
 
 def _mounts(packages: list[Path]) -> list[str]:
     arguments: list[str] = []
-    for folder in reversed(Path(sys.base_prefix).resolve().parents[:-1]):  # else they are as closed as the host's
+    folders = [*reversed(Path(sys.base_prefix).resolve().parents[:-1]), Path(_PACKAGES).parent, Path(_PACKAGES)]
+    for folder in folders:  # else they are as closed as folders of the host
         arguments += ["--perms", "0755", "--dir", str(folder)]
     for folder in system_folders():
         if folder.is_symlink():
