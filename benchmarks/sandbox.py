@@ -1,6 +1,6 @@
 """Tests a second of the sandbox against three other ways to run the same trivial programs, in one run.
 
-    python benchmarks/sandbox.py [--rounds 9] [--seconds 0.7]
+    python benchmarks/sandbox.py [--rounds 30] [--seconds 0.25]
 
 - `docker`, `bwrap`: this project's sandbox, one program at a time, every protection on; the tests of an answer follow
   each other (20 an answer)
@@ -109,8 +109,8 @@ def ways() -> Iterator[dict[str, Way]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="how often each way is measured")
-    parser.add_argument("--seconds", type=float, default=0.7, help="how long each time")
+    parser.add_argument("--rounds", type=int, default=30, help="how often each way is measured")
+    parser.add_argument("--seconds", type=float, default=0.25, help="how long each time")
     options = parser.parse_args()
     with ways() as contenders:
         for run in contenders.values():

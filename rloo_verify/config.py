@@ -176,6 +176,9 @@ class SandboxConfig(_Table):
     unsafe: bool = Field(
         False, description="Run programs without protection where no sandbox works; marked in every verdict."
     )
+    live_tests: bool = Field(
+        False, description="Let tasks with `live` run tests in the program's process, where it can tamper with them."
+    )
 
 
 class EvalConfig(_Table):

@@ -44,6 +44,7 @@ def examine() -> Iterator[Finding]:
     yield _docker()
     bwrap = shutil.which("bwrap")
     yield Finding(bwrap is not None, "bubblewrap", bwrap or "not found; needed for code tasks without Docker only")
+    yield Finding(True, "sandboxes", "`rloo-verify sandbox doctor` starts one of each kind")
 
 
 def _docker() -> Finding:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rloo_verify.errors import ConfigError, SandboxError
-from rloo_verify.sandbox.settings import SandboxSettings, find_image, image_names
+from rloo_verify.errors import SandboxError
+from rloo_verify.sandbox.settings import SandboxSettings, backend_of, find_image, image_names
 
 app = typer.Typer(help="Build, list, examine and try the sandboxes that run untrusted programs.", no_args_is_help=True)
 
@@ -55,8 +55,8 @@ def doctor_command() -> None:
     from rloo_verify.sandbox.box import BoxError
     from rloo_verify.sandbox.runner import choose_backend
 
-    for name in ("docker", "bwrap"):
-        settings = _settings(name, "runc", "python")
+    for name, backend_name, runtime in (("docker", "docker", "runc"), ("runsc", "docker", "runsc"), ("bwrap",) * 3):
+        settings = _settings(backend_name, runtime, "python")
         try:
             backend, _ = choose_backend(settings, find_image("python"))
             started = time.monotonic()
@@ -103,7 +103,4 @@ def _trivial_runs(sandbox: Any, runs: int) -> Iterator[None]:
 
 
 def _settings(backend: str, runtime: str, image: str) -> SandboxSettings:
-    if backend not in ("auto", "docker", "bwrap"):
-        raise ConfigError(f"--backend {backend}: must be auto, docker or bwrap")
-    kind: Any = backend
-    return SandboxSettings(backend=kind, runtime=runtime, image=image)
+    return SandboxSettings(backend=backend_of(backend, "--backend"), runtime=runtime, image=image)

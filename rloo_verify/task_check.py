@@ -6,11 +6,12 @@ which must fail. A reference that cannot be told from an answer that nobody give
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rloo_verify.checkers.mutations import Variant, variants
 from rloo_verify.errors import TaskError
@@ -48,7 +49,13 @@ class Report:
 
 
 def check_task(
-    task: Task, split: str = "sample", *, limit: int | None = None, data: str | Path | None = None, workers: int = 1
+    task: Task,
+    split: str = "sample",
+    *,
+    limit: int | None = None,
+    data: str | Path | None = None,
+    workers: int = 1,
+    sandbox: Mapping[str, Any] | None = None,
 ) -> Report:
     """Checks a task: every case has the outcome it expects, every reference passes, every empty answer fails.
 
@@ -58,6 +65,7 @@ def check_task(
         limit: At most so many rows; None for all.
         data: A file to read instead of the split's own source.
         workers: Worker processes.
+        sandbox: Where the programs of code tasks run, as fields of `sandbox.settings.SandboxSettings`.
 
     Returns:
         The counts and the findings. Rows that cannot be read or judged are findings.
@@ -68,7 +76,8 @@ def check_task(
     """
     report = Report()
     cases = load_cases(task)
-    with Verifier({task.name: task.folder}, workers=workers, timeout_seconds=TIMEOUT_SECONDS) as verifier:
+    folders = {task.name: task.folder}
+    with Verifier(folders, workers=workers, timeout_seconds=TIMEOUT_SECONDS, sandbox=sandbox) as verifier:
         pending = [(case, verifier.submit(case.problem, case.completion)) for case in cases]
         for case, future in pending:
             report.cases += 1

@@ -11,6 +11,7 @@ from rich.table import Table
 from rloo_verify.errors import TaskError
 from rloo_verify.folders import data_folder
 from rloo_verify.prompts import render
+from rloo_verify.sandbox.settings import backend_of
 from rloo_verify.tasks import Task, find_task, list_tasks
 from rloo_verify.types import Problem
 
@@ -85,12 +86,14 @@ def check_command(
     columns: ColumnMap = None,
     gold: Gold = None,
     option: DataOption = None,
+    sandbox: Annotated[str, typer.Option(help="Where programs of code tasks run: auto, docker or bwrap.")] = "auto",
 ) -> None:
     """Run a task's cases, verify that every reference passes and that empty answers fail; exit 1 on findings."""
     from rloo_verify.task_check import check_task
 
     task = task_from(name, columns, gold, option)
-    report = check_task(task, split, limit=count, data=data)
+    where = {"backend": backend_of(sandbox, "--sandbox")}
+    report = check_task(task, split, limit=count, data=data, sandbox=where)
     for finding in report.findings[:MAX_FINDINGS]:
         _print(f"- {finding}")
     if len(report.findings) > MAX_FINDINGS:

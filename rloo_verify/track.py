@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,6 +64,11 @@ class _Trackio(_WandbLike):
         return {"resume": "allow"}
 
 
+def mlflow_name(name: str) -> str:
+    """A metric's name in MLflow, which refuses most punctuation: pass@4 and pass^4 become pass_at_4 and pass_all_4."""
+    return re.sub(r"[^\w. :/-]", "_", name.replace("@", "_at_").replace("^", "_all_"))
+
+
 class _Mlflow:
     def __init__(self, run: Path, config: Mapping[str, Any]) -> None:
         self._mlflow: Any = importlib.import_module("mlflow")
@@ -75,7 +81,7 @@ class _Mlflow:
             self._mlflow.log_dict(dict(config), "config.json")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._mlflow.log_metrics(dict(values), step=step)
+        self._mlflow.log_metrics({mlflow_name(name): value for name, value in values.items()}, step=step)
 
     def close(self) -> None:
         self._mlflow.end_run()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes the pictures of docs/img from three reports, with an installed Chromium.
+"""Takes the pictures of docs/img from three reports, with an installed Chromium and Pillow (which vLLM brings).
 
 python scripts/screenshots.py runs/quickstart/report.html evals/after/report.html comparison/report.html
 """

@@ -11,11 +11,11 @@ from tiny import character_tokenizer
 
 from rloo_verify.compare import compare_samples
 from rloo_verify.evaluate import evaluate_groups
-from rloo_verify.update import Gap, Update
 from rloo_verify.metrics import step_metrics
 from rloo_verify.records import group_records
 from rloo_verify.samples import group_samples, read_samples
 from rloo_verify.types import Group
+from rloo_verify.update import Gap, Update
 
 CONFIG = "[run]\nname = 'tiny'\nsteps = 3\n"
 HOSTILE = (

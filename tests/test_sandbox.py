@@ -121,13 +121,28 @@ def test_a_batch_runs_in_its_order_and_ends_where_it_is_told_to(sandbox: Sandbox
 
     sandbox.run_while(jobs(), go_on)
     assert printed == [b"0\n", b"1\n", b"2\n", b"3\n"]
-    assert len(asked) <= 5  # at most one is sent ahead
+    assert len(asked) <= 7  # two are sent ahead, one is made
     assert run(sandbox, "print('next')").stdout == b"next\n"  # and what was sent ahead says nothing to the next
+
+
+def test_nothing_is_sent_ahead_of_the_first_result(sandbox: Sandbox) -> None:
+    asked: list[int] = []
+
+    def jobs() -> Iterator[Job]:
+        for number in range(3):
+            asked.append(number)
+            yield printing(number)
+
+    sandbox.run_while(jobs(), lambda _: False)
+    assert len(asked) <= 2  # the second was made, not sent
 
 
 def test_what_was_sent_ahead_of_an_end_is_killed_at_once(sandbox: Sandbox) -> None:
     started = time.monotonic()
-    sandbox.run_while(iter([printing(1), printing(2, 60.0)]), lambda _: False)
+    answers = iter([True, True, False])
+    slow = Limits(cpu_seconds=2.0, wall_seconds=60.0)
+    sleeper = Job({"mode": "script", "sources": ["import time; time.sleep(50)"]}, limits=slow)
+    sandbox.run_while(iter([printing(1), printing(2), printing(3), sleeper, sleeper]), lambda _: next(answers))
     assert time.monotonic() - started < 30
 
 

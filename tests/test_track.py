@@ -1,4 +1,6 @@
+import importlib.machinery
 import logging
+import re
 import sys
 import types
 
@@ -61,3 +63,29 @@ def test_tensorboard_files_are_written_into_the_run_folder(tmp_path):
     trackers.log(1, {"reward": 0.25})
     trackers.close()
     assert list((tmp_path / "logs" / "tensorboard").glob("events.out.tfevents.*"))
+
+
+class FakeMlflow(types.ModuleType):
+    """Refuses names as MLflow does: alphanumerics, underscores, dashes, periods, spaces, colons and slashes only."""
+
+    logged: dict[str, float]
+
+    def start_run(self, **_):
+        return types.SimpleNamespace(info=types.SimpleNamespace(run_id="one"))
+
+    def log_metrics(self, metrics, step):  # noqa: ARG002
+        assert all(re.fullmatch(r"[\w\-. :/]+", name) for name in metrics)
+        self.logged.update(metrics)
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def test_rates_reach_mlflow_under_names_that_it_takes(tmp_path, monkeypatch):
+    fake = FakeMlflow("mlflow")
+    fake.logged, fake.__spec__ = {}, importlib.machinery.ModuleSpec("mlflow", None)
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    (tmp_path / "logs").mkdir()
+    trackers = Trackers(["mlflow"], tmp_path, {})
+    trackers.log(1, {"pass@4": 0.5, "pass^4": 0.25, "maj@4": 0.75}, prefix="eval.")
+    assert fake.logged == {"eval.pass_at_4": 0.5, "eval.pass_all_4": 0.25, "eval.maj_at_4": 0.75}

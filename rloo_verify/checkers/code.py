@@ -40,6 +40,7 @@ def check(
     max_tests: int | None = None,
     also: Sequence[str] = (),
     sandbox: str = "python",
+    live: bool = False,
     output_checker: OutputChecker | None = None,
 ) -> Verdict:
     """Judge a completion by running its program.
@@ -58,6 +59,8 @@ def check(
         max_tests: Use only the first so many tests.
         also: Further columns with tests (public ones beside private ones).
         sandbox: Name of the sandbox folder.
+        live: Whether test files that hand live objects to the program may run in the program's process. Such a verdict
+            says that it is weaker. In training `sandbox.live_tests = true` is needed, too.
         output_checker: For a task's own check.py: judges output instead of `compare`.
 
     Returns:
@@ -78,8 +81,8 @@ def check(
         max_tests=max_tests,
         also=[pick(row, path) for path in also],
     )
-    if output_checker is not None:
-        suite = replace(suite, output_checker=output_checker)
+    settings = settings_in_force(sandbox)
+    suite = replace(suite, output_checker=output_checker, live=live and settings.live_tests)
     extracted = extract_code(completion)
     program = Program(extracted.sources, trim=not extracted.fenced)
     limits = Limits(cpu_seconds=cpu_seconds, memory_mib=memory_mib)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rloo_verify.checkers import UnusableReferenceError
 from rloo_verify.grading.compare import OutputComparison, ValueComparison, output_comparison, value_comparison
-from rloo_verify.grading.runs import LONGEST_DETAIL, first_reply, raised_of, shortened, trouble_of
+from rloo_verify.grading.runs import LONGEST_DETAIL, first_reply, raised_of, replies_of, shortened, trouble_of
 from rloo_verify.grading.suite import CallTest, Expectation, OutputTest, Suite, TestFile
 from rloo_verify.sandbox.box import Job, RunResult
 from rloo_verify.sandbox.inside import values
@@ -24,7 +24,7 @@ ACCEPTED = "accepted"
 
 @dataclass(frozen=True, slots=True)
 class TestOutcome:
-    """How one test ended: a reason, what was seen, and what the run cost."""
+    """How one test ended: a reason, what was seen, what the run cost, and whether the program could have tampered."""
 
     __test__ = False  # no test for pytest to collect
 
@@ -32,6 +32,7 @@ class TestOutcome:
     detail: str = ""
     cpu: float = 0.0
     wall: float = 0.0
+    weaker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def grade(
         outcomes.append(TestOutcome("runtime_error", f"it broke two sandboxes: {error}"))
     if not outcomes:
         raise UnusableReferenceError("there are no tests")
+    if any(outcome.weaker for outcome in outcomes):
+        mark += " (weaker: the tests ran in the program's own process)"
     failed = next((number for number, outcome in enumerate(outcomes) if outcome.reason != ACCEPTED), None)
     if failed is None:
         return Verdict(Outcome.PASS, ACCEPTED, f"{len(outcomes)} tests passed{mark}"), outcomes
@@ -206,7 +209,9 @@ def _run_file(suite: Suite, file: TestFile, program: Program, sandbox: Sandbox, 
     report = sandbox.run_tests(tests, Job(job_of(suite, program, "serve", suite.entry), limits=limits))
     said = report.report or {}
     if said.get("needs_live"):
-        raise UnusableReferenceError(f"{said['needs_live']}, which needs both in one process")
+        if suite.live:
+            return _run_file_live(suite, tests, program, sandbox)
+        raise UnusableReferenceError(f"{said['needs_live']}, which needs both in one process (`live`, docs/sandbox.md)")
     if said.get("needs_module"):
         raise UnusableReferenceError(f"its test file needs {said['needs_module']}, which the image lacks")
     trouble = None if report.program.killed == "host" else trouble_of(report.program, limits)
@@ -216,6 +221,19 @@ def _run_file(suite: Suite, file: TestFile, program: Program, sandbox: Sandbox, 
     if trouble is None and (failed or not passed):
         trouble = trouble_of(report.tests, limits) or ("wrong_answer", str(said.get("detail") or "no test passed"))
     return _outcome(trouble, report.program, report.tests.cpu)
+
+
+def _run_file_live(suite: Suite, tests: Job, program: Program, sandbox: Sandbox) -> TestOutcome:
+    """Runs a test file in the program's process. What it reports could be the program's word."""
+    what = {**tests.what, "program": job_of(suite, program, "serve", suite.entry)}
+    result = sandbox.run(replace(tests, what=what))
+    trouble = trouble_of(result, tests.limits)
+    reports = [reply["report"] for reply in replies_of(result.replies) if isinstance(reply.get("report"), dict)]
+    if trouble is None and len(reports) != 1:
+        trouble = "runtime_error", "its tests did not end with one report"
+    elif trouble is None and (reports[0].get("failed") or not reports[0].get("passed")):
+        trouble = "wrong_answer", str(reports[0].get("detail") or "no test passed")
+    return replace(_outcome(trouble, result), weaker=True)
 
 
 def _outcome(trouble: tuple[str, str] | None, result: RunResult, extra_cpu: float = 0.0) -> TestOutcome:

@@ -16,7 +16,7 @@ _SIGXCPU, _SIGKILL, _SIGXFSZ = 24, 9, 25
 
 def trouble_of(result: RunResult, limits: Limits) -> tuple[str, str] | None:
     """Why a run counts as failed whatever it answered; None where it ended well."""
-    stages = _replies(result.replies)
+    stages = replies_of(result.replies)
     if stages and stages[0].get("stage") == "compile_error":
         return "compile_error", str(stages[0].get("message", ""))
     if result.killed in _KILLED:
@@ -44,7 +44,8 @@ def raised_of(reply: Mapping[str, Any]) -> tuple[str, str]:
     return reason, f"{raised.get('type')}: {raised.get('message')}"[:LONGEST_DETAIL]
 
 
-def _replies(data: bytes) -> list[dict[str, Any]]:
+def replies_of(data: bytes) -> list[dict[str, Any]]:
+    """The messages that a program's channel carried; an empty one for each that is no object."""
     replies = []
     for body in unpack_all(data):
         try:
@@ -57,7 +58,7 @@ def _replies(data: bytes) -> list[dict[str, Any]]:
 
 def first_reply(data: bytes) -> dict[str, Any] | None:
     """The program's answer to the first call; None where there is none."""
-    return next((reply for reply in _replies(data) if "stage" not in reply), None)
+    return next((reply for reply in replies_of(data) if "stage" not in reply), None)
 
 
 def shortened(value: object) -> str:

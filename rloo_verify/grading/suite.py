@@ -73,6 +73,8 @@ class Suite:
         preamble: Run before the program, in its namespace: imports that the prompt promises.
         helpers: Functions of the prompt that test files may call; they come from here, never from the program.
         prompt: Code that a completion continues (HumanEval); empty where the reply is a whole program.
+        live: Whether a test file that hands live objects to the program may run in the program's process, where the
+            program can tamper with it. Otherwise it cannot be judged.
     """
 
     tests: Sequence[CallTest] | Sequence[OutputTest] | TestFile
@@ -82,6 +84,7 @@ class Suite:
     preamble: str = ""
     helpers: str = ""
     prompt: str = ""
+    live: bool = False
 
 
 _STAR_IMPORTS = ("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics",

@@ -14,7 +14,8 @@ START_SECONDS = 60.0
 _LOAD_FACTOR = 6.0  # as in inside/run.py
 _PATIENCE_SECONDS = 20.0
 _LARGEST_FRAME = 256 << 20
-_SMALL_REQUEST = 32 << 10  # pipes take it whole
+_SENT_AHEAD = 2
+_SMALL_REQUEST = 16 << 10  # pipes take so many of them whole
 
 
 class Stream(Protocol):
@@ -130,33 +131,36 @@ class Box:
     def run_while(self, jobs: Iterator[Job], go_on: Callable[[RunResult], bool]) -> None:
         """Runs jobs one after the other until they end, `go_on` says no, or one leaves an anomaly.
 
-        While one runs, the next waits in the sandbox already, if it is small: a large one might have to wait for the
-        controller to read it, which might wait for this side to read the result.
+        While one runs, the next wait in the sandbox already: none behind the first, one behind the second, and so on,
+        since a program that passed some tests rarely fails the next. Large requests do not go ahead: they might wait
+        for the controller to read them, which might wait for this side to read a result.
 
         Raises:
             BoxError: The sandbox broke; it must not be used again.
         """
-        ahead: deque[Job] = deque()
+        sent: deque[Job] = deque()
+        results = 0
         for job in jobs:
             request = self._request(job, session=False)
-            if ahead and len(request) > _SMALL_REQUEST and not self._take(ahead, go_on):
-                return
+            window = min(results, _SENT_AHEAD) if len(request) <= _SMALL_REQUEST else 0
+            while len(sent) > window:
+                results += 1
+                if not self._take(sent, go_on):
+                    return
             self.runs += 1
             self._send(request)
-            ahead.append(job)
-            if len(ahead) > 1 and not self._take(ahead, go_on):
-                return
-        while ahead and self._take(ahead, go_on):
+            sent.append(job)
+        while sent and self._take(sent, go_on):
             continue
 
-    def _take(self, ahead: "deque[Job]", go_on: Callable[[RunResult], bool]) -> bool:
+    def _take(self, sent: "deque[Job]", go_on: Callable[[RunResult], bool]) -> bool:
         """Waits for the first of the jobs that were sent; where that was the last to be judged, ends the others."""
-        result = self.finish(ahead.popleft().limits)
+        result = self.finish(sent.popleft().limits)
         if go_on(result) and self.anomaly is None:
             return True
-        while ahead:
+        while sent:
             self.say(kill=True)
-            self.finish(ahead.popleft().limits)
+            self.finish(sent.popleft().limits)
         return False
 
     def start(self, job: Job, *, session: bool) -> None:

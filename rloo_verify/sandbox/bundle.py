@@ -9,7 +9,7 @@ from rloo_verify.sandbox.settings import Image
 
 _PARTS = {
     "controller": ("frames", "seccomp", "forks", "processes", "cleanup", "run", "controller"),
-    "zygote": ("frames", "values", "seccomp", "server", "program", "stub", "tests", "zygote"),
+    "zygote": ("frames", "values", "seccomp", "server", "program", "stub", "shared", "tests", "zygote"),
 }
 """The modules of the two processes inside, in the order in which they import each other."""
 

@@ -4,7 +4,6 @@ As root every test has a user of its own. Without root there is one user inside,
 """
 
 import contextlib
-import importlib.util
 import os
 import select
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from rloo_verify.errors import SandboxError
 from rloo_verify.sandbox.box import Box
 from rloo_verify.sandbox.bundle import boot_program, bundle
+from rloo_verify.sandbox.host_packages import installed, paths_of
 from rloo_verify.sandbox.settings import Image, SandboxSettings
 from rloo_verify.sandbox.uids import fresh_range
 
@@ -27,7 +27,6 @@ _SCRATCH_BYTES = 64 << 20
 _SHARED_MEMORY_BYTES = 16 << 20
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache")
 _PACKAGES = "/opt/packages"
-_PYTEST_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _KILL_SECONDS = 5.0
 
 
@@ -77,7 +76,7 @@ class BwrapBackend:
     """Starts sandboxes with bubblewrap.
 
     Raises:
-        SandboxError: bubblewrap is not installed.
+        SandboxError: bubblewrap is not installed, or packages are missing that the image names.
     """
 
     name = "bwrap"
@@ -88,6 +87,7 @@ class BwrapBackend:
             raise SandboxError("bubblewrap is not installed: install the package `bubblewrap`, or Docker")
         self._bwrap = found
         self._image = image
+        self._packages = paths_of(installed(image).values())
         self.runs_per_box = settings.runs_per_container if os.geteuid() == 0 else 1
 
     def start(self) -> Box:
@@ -101,7 +101,7 @@ class BwrapBackend:
         arguments = [
             self._bwrap,
             *_namespaces(root),
-            *_mounts(),
+            *_mounts(self._packages),
             "--",
             python,
             "-I",
@@ -142,13 +142,6 @@ def host_python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-def pytest_packages() -> list[Path]:
-    """The folders and modules of pytest, which is pure Python, where this interpreter has it."""
-    specs = [importlib.util.find_spec(name) for name in _PYTEST_PACKAGES]
-    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
-    return [path.parent if path.name == "__init__.py" else path for path in origins]
-
-
 def system_folders() -> list[Path]:
     """What of the host's file system an interpreter needs, and nothing else."""
     prefix = Path(sys.base_prefix).resolve()
@@ -167,7 +160,7 @@ def _namespaces(root: bool) -> list[str]:
     return arguments
 
 
-def _mounts() -> list[str]:
+def _mounts(packages: list[Path]) -> list[str]:
     arguments: list[str] = []
     for folder in reversed(Path(sys.base_prefix).resolve().parents[:-1]):  # else they are as closed as the host's
         arguments += ["--perms", "0755", "--dir", str(folder)]
@@ -176,7 +169,7 @@ def _mounts() -> list[str]:
             arguments += ["--symlink", os.readlink(folder), str(folder)]
         else:
             arguments += ["--ro-bind", str(folder), str(folder)]
-    for package in pytest_packages():
+    for package in packages:
         arguments += ["--ro-bind", str(package), f"{_PACKAGES}/{package.name}"]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     arguments += ["--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]

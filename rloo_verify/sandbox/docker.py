@@ -22,6 +22,7 @@ LABEL_UIDS = "rloo-verify.uids"
 CONTAINER_MEMORY_MIB = MAX_MEMORY_MIB + 512
 CONTAINER_PROCESSES = 512
 API_SECONDS = 30
+_CORES = 2  # of a container: the program's, and that of what makes the next clone
 
 _TMPFS = {
     "/tmp": "rw,nosuid,nodev,size=64m,nr_inodes=16k,mode=1777",
@@ -162,6 +163,7 @@ class DockerBackend:
         self._client.close()
 
     def _creation(self, uid_base: int) -> dict[str, Any]:
+        cores = min(_CORES, self._client.info().get("NCPU", 1))
         host = self._client.api.create_host_config(
             network_mode="none",
             read_only=True,
@@ -171,7 +173,8 @@ class DockerBackend:
             pids_limit=CONTAINER_PROCESSES,
             mem_limit=CONTAINER_MEMORY_MIB << 20,
             memswap_limit=CONTAINER_MEMORY_MIB << 20,
-            nano_cpus=int(1e9 * min(2.0, self._client.info().get("NCPU", 1))),
+            nano_cpus=int(1e9 * cores),
+            cpu_shares=1024 * cores,  # on each core the weight of an ordinary process; else 1024 are shared by all
             ipc_mode="none",
             tmpfs=_TMPFS,
             auto_remove=True,

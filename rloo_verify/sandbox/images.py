@@ -5,7 +5,6 @@ programs that run inside are no part of it: a container is sent them when it sta
 """
 
 import hashlib
-import importlib.util
 import io
 import os
 import re
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.errors import SandboxError
-from rloo_verify.sandbox.bwrap import host_python, pytest_packages
+from rloo_verify.sandbox.bwrap import host_python
+from rloo_verify.sandbox.host_packages import installed, paths_of
 from rloo_verify.sandbox.settings import Image
 
 REPOSITORY = "rloo-verify"
@@ -28,7 +28,7 @@ SOURCES = ("registry", "debian", "host")
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo",
              "ensurepip", "lib2to3"}  # fmt: skip
 _BUILD_SECONDS = 900
-_RECIPE = b"2"  # changes with what this module puts into an image
+_RECIPE = b"3"  # changes with what this module puts into an image
 
 
 def tag_of(image: Image, source: str) -> str:
@@ -39,7 +39,8 @@ def tag_of(image: Image, source: str) -> str:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     if source == "host":
         python = Path(host_python())
-        digest.update(f"{python}\0{python.stat().st_mtime_ns}\0{_pytest_version()}".encode())
+        versions = sorted(f"{name}=={found.version}" for name, found in installed(image).items())
+        digest.update(f"{python}\0{python.stat().st_mtime_ns}\0{versions}".encode())
     return f"{REPOSITORY}/{image.name}:{source}-{digest.hexdigest()[:12]}"
 
 
@@ -82,9 +83,8 @@ def build(client: Any, image: Image, source: str) -> str:
             cached = cache_folder() / f"{tag.replace('/', '-').replace(':', '-')}.tar"
             archive = _debian_archive(image, cached)
         elif source == "host":
-            _check_modules(image)
             with tarfile.open(archive, "w") as tar:
-                _add_host(tar)
+                _add_host(tar, paths_of(installed(image).values()))
         else:
             raise SandboxError(f"an image is made from one of {', '.join(SOURCES)} or auto, not {source!r}")
         repository, _, version = tag.partition(":")
@@ -140,32 +140,16 @@ def _debian_archive(image: Image, cached: Path) -> Path:
     return cached
 
 
-def _check_modules(image: Image) -> None:
-    missing = [name for name in image.preimport if importlib.util.find_spec(name) is None]
-    outside = [name for name in image.preimport if name not in _standard_modules()]
-    if missing or outside:
-        raise SandboxError(
-            f"the image {image.name} has packages beside the standard library ({', '.join(outside or missing)}); "
-            "make it with --from registry or --from debian"
-        )
-
-
-def _standard_modules() -> frozenset[str]:
-    import sys
-
-    return sys.stdlib_module_names
-
-
-def _add_host(tar: tarfile.TarFile) -> None:
-    """Adds the interpreter, its standard library, the shared libraries of both, a shell, and pytest where it is."""
+def _add_host(tar: tarfile.TarFile, packages: list[Path]) -> None:
+    """Adds the interpreter, its standard library, packages, the shared libraries of all of them, and a shell."""
     python = Path(host_python())
     library = Path(sysconfig.get_path("stdlib"))
     for folder in (".", "tmp", "dev", "proc", "sys", "etc", "root", "var/tmp"):
         _add_folder(tar, folder)
     programs = [python, *(Path(name).resolve() for name in ("/bin/sh", "/bin/true", "/bin/ls") if Path(name).exists())]
-    extensions = sorted((library / "lib-dynload").glob("*.so"))
-    files = {path: path for path in programs} | {library_: library_ for library_ in _shared([*programs, *extensions])}
-    for path in sorted(files):
+    extensions = [*(library / "lib-dynload").glob("*.so"), *(file for path in packages for file in path.rglob("*.so*"))]
+    shared = {path for path in _shared([*programs, *extensions]) if not _within(path, packages)}
+    for path in sorted({*programs, *shared}):
         tar.add(path.resolve(), str(path), recursive=False)
     tar.add(library, str(library), filter=_wanted)
     _add_link(tar, "usr/bin/python3", str(python))
@@ -174,13 +158,13 @@ def _add_host(tar: tarfile.TarFile) -> None:
         if target.exists() and str(target) != f"/bin/{name}":
             _add_link(tar, f"bin/{name}", str(target))
     site = library / "site-packages"
-    for path in pytest_packages():
+    for path in packages:
         tar.add(path, str(site / path.name), filter=_wanted)
 
 
-def _pytest_version() -> str:
-    spec = importlib.util.find_spec("_pytest")
-    return str(Path(spec.origin).stat().st_mtime_ns) if spec and spec.origin else ""
+def _within(path: Path, folders: list[Path]) -> bool:
+    """Whether a shared library comes with a package, or is an alias of one that does."""
+    return any(path.resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -25,7 +25,7 @@ PROBES: Mapping[str, str] = {
     "ptrace is denied": "print('ok' if libc.ptrace(0, 0, 0, 0) == -1 else 'ptrace')",
     "new user namespaces are denied": "print('ok' if libc.unshare(0x10000000) == -1 else 'unshare')",
     "System V shared memory is denied": "print('ok' if libc.shmget(0x5eed, 4096, 0o1666) == -1 else 'shmget')",
-    "it cannot read the first process": "print('ok' if denied(lambda: open('/proc/1/environ').read()) else 'read')",
+    "it cannot read the first process": "print('ok' if denied(lambda: open('/proc/1/mem', 'rb')) else 'read')",
     "it cannot signal the first process": "print('ok' if denied(lambda: os.kill(1, 9)) else 'signalled')",
     "it cannot become root": "print('ok' if denied(lambda: os.setuid(0)) else 'root')",
     "no host file system is mounted": "print('ok' if not os.path.exists('/home') or not os.listdir('/home') else 0)",

@@ -1,9 +1,9 @@
 """Where and how programs run: `[sandbox]` of a config, a sandbox folder's `sandbox.toml`, and the limits of one run."""
 
 import tomllib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from rloo_verify.errors import ConfigError
 from rloo_verify.folders import data_folder
@@ -58,6 +58,7 @@ class SandboxSettings:
         unsafe: Run programs as ordinary processes where neither backend can be used. Marked in every verdict.
         runs_per_container: A container is replaced after so many runs.
         seconds_per_container: A container is replaced after this age.
+        live_tests: Whether tasks that ask for it may run tests in the program's process (`checkers.code`).
     """
 
     backend: Backend = "auto"
@@ -67,6 +68,7 @@ class SandboxSettings:
     unsafe: bool = False
     runs_per_container: int = 2_000
     seconds_per_container: float = 1_800.0
+    live_tests: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Image:
         python: The interpreter inside.
         preimport: Modules that the zygote imports once, so that no test pays for them.
         packages: Debian packages beside Python where the image is made with debootstrap.
+        distributions: Python packages of this interpreter that programs see under bubblewrap and in an image that is
+            made from this interpreter.
     """
 
     name: str
@@ -87,7 +91,23 @@ class Image:
     summary: str = ""
     python: str = "python3"
     preimport: tuple[str, ...] = ()
-    packages: tuple[str, ...] = field(default=())
+    packages: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+
+
+_LISTS = ("preimport", "packages", "distributions")
+
+
+def backend_of(name: str, option: str) -> Backend:
+    """The value of a command line's option.
+
+    Raises:
+        ConfigError: There is no such backend.
+    """
+    for known in get_args(Backend):
+        if name == known:
+            return cast(Backend, known)
+    raise ConfigError(f"{option} {name}: must be one of {', '.join(get_args(Backend))}")
 
 
 def find_image(name: str) -> Image:
@@ -105,12 +125,10 @@ def find_image(name: str) -> Image:
         raise ConfigError(f"no sandbox is named {name!r}; the sandboxes are: {known}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{folder / 'sandbox.toml'} is not TOML: {error}") from error
-    unknown = sorted(set(table) - {"summary", "python", "preimport", "packages"})
-    if unknown:
-        raise ConfigError(
-            f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use summary, python, preimport, packages"
-        )
-    lists = {key: tuple(table.get(key, ())) for key in ("preimport", "packages")}
+    lists = {key: tuple(table.get(key, ())) for key in _LISTS}
+    keys = ("summary", "python", *_LISTS)
+    if unknown := sorted(set(table) - set(keys)):
+        raise ConfigError(f"{folder / 'sandbox.toml'}: unknown key {unknown[0]!r}; use {', '.join(keys)}")
     return Image(folder.name, folder, table.get("summary", ""), table.get("python", "python3"), **lists)
 
 

@@ -6,6 +6,7 @@ Comparisons and arithmetic are never forwarded: an object cannot say that it equ
 import builtins
 import importlib
 import sys
+import types
 from typing import Any
 
 from . import frames, values
@@ -100,6 +101,12 @@ class Stub:
 
         function.__name__ = function.__qualname__ = name
         return function
+
+    def as_module(self, name: str) -> types.ModuleType:
+        """A module whose names are the program's."""
+        module = types.ModuleType(name)
+        vars(module)["__getattr__"] = self.lookup
+        return module
 
 
 class Live:

@@ -10,28 +10,32 @@ import importlib
 import os
 import sys
 import traceback
-import types
 import unittest
 from typing import Any, NoReturn
 
 from . import frames, program
+from .shared import Shared
 from .stub import ProgramGoneError, Stub
 
 _LONGEST_DETAIL = 2_000
 
 
-def run(job: dict[str, Any], channel: int) -> NoReturn:
+def run(job: dict[str, Any], work: str, channel: int) -> NoReturn:
     """Runs the test file and reports; never returns.
 
     Args:
         job: `kind` (`script`, `pytest`), `source`, `preamble` (the prompt's own helpers, which are not the program's),
-            `call` (for a script: the function that takes the candidate), `entry`, `module` (what the file imports).
+            `call` (for a script: the function that takes the candidate), `entry`, `module` (what the file imports),
+            perhaps `program` (a job for `program.run`): then it runs in this very process.
+        work: The current folder.
         channel: Descriptor of the socket to the host.
     """
-    stub = Stub(channel)
+    stub: Stub | Shared = Stub(channel)
     try:
         sys.argv = ["tests.py"]
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, work)
+        if "program" in job:
+            stub = Shared(job["program"], f"{work}/solution.py", channel)
         report = run_script(job, stub) if job["kind"] == "script" else run_file(job, stub)
     except ProgramGoneError:
         report = {"passed": 0, "failed": 1, "detail": "the program ended during the tests"}
@@ -53,7 +57,7 @@ def describe(error: BaseException) -> str:
 class Namespace(dict[str, Any]):
     """The globals of an assert script: what it does not define itself is looked up in the program."""
 
-    def __init__(self, stub: Stub) -> None:
+    def __init__(self, stub: Stub | Shared) -> None:
         super().__init__(__name__="tests", __builtins__=builtins)
         self.stub = stub
 
@@ -68,7 +72,7 @@ class Namespace(dict[str, Any]):
         return found
 
 
-def run_script(job: dict[str, Any], stub: Stub) -> dict[str, Any]:
+def run_script(job: dict[str, Any], stub: Stub | Shared) -> dict[str, Any]:
     """An assert script: it passes if it runs to its end."""
     namespace = Namespace(stub)
     if job.get("preamble"):
@@ -82,11 +86,9 @@ def run_script(job: dict[str, Any], stub: Stub) -> dict[str, Any]:
     return {"passed": 1 if stub.calls else 0, "failed": 0, "detail": "" if stub.calls else "the tests called nothing"}
 
 
-def run_file(job: dict[str, Any], stub: Stub) -> dict[str, Any]:
+def run_file(job: dict[str, Any], stub: Stub | Shared) -> dict[str, Any]:
     """A pytest or unittest file: every test must run and pass; skipped and expected failures do not count."""
-    module = types.ModuleType(job["module"])
-    vars(module)["__getattr__"] = stub.lookup
-    sys.modules[job["module"]] = module
+    sys.modules[job["module"]] = stub.as_module(job["module"])
     with open("test_program.py", "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(job["source"])
     needs_pytest = "pytest" in compile(job["source"], "tests.py", "exec", dont_inherit=True).co_names

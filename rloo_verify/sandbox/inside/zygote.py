@@ -66,12 +66,18 @@ def main(settings: dict[str, Any]) -> None:
     gc.freeze()
     hello = {"ready": True, "python": sys.version.split()[0], "warnings": warnings}
     control.sendall(json.dumps(hello).encode())
+    middle = not clones_are_siblings()
     with contextlib.suppress(ConnectionError):  # the controller is gone
         while control.recv(1):
             order = next(orders)  # not that of the clone before, which may not have taken its order yet
+            if middle and (pid := clone()):  # its own clone is an orphan at once, and so the controller's
+                os.waitpid(pid, 0)
+                continue
             if (pid := clone()) == 0:
                 become_test(order, filter_, settings["work"])
             control.sendall(b"%d" % pid)
+            if middle:
+                os._exit(0)
 
 
 def above_channel(fd: int) -> socket.socket:
@@ -97,6 +103,17 @@ def clone() -> int:
     return pid
 
 
+def clones_are_siblings() -> bool:
+    """Whether clones are children of this process's parent. gVisor (2022) makes them its own."""
+    if (pid := clone()) == 0:
+        os._exit(0)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def prepare(work: str) -> None:
     """What every fork inherits: fresh text streams, limits that no request changes, and where its folder will be."""
     placeholders = (os.memfd_create("stdin"), *os.pipe())  # of the kinds that the streams will have: a file, pipes
@@ -108,7 +125,7 @@ def prepare(work: str) -> None:
     for fd in (*placeholders, errors):
         os.close(fd)
     os.dup2(1, CHANNEL, inheritable=False)  # taken, so that no descriptor that is received lies below
-    for what in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK):
         resource.setrlimit(what, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
@@ -149,7 +166,7 @@ def become_test(orders: socket.socket, filter_: seccomp.Filter, work: str) -> No
         os.write(setup, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     if job["mode"] == "tests":
-        tests.run(job, CHANNEL)
+        tests.run(job, work, CHANNEL)
     program.run(job, work, CHANNEL)
 
 
