@@ -226,7 +226,7 @@ class Verifier:
         started = time.monotonic()
         problem = job.problem
         cpu_seconds = worker.timeouts.get(problem.task) or self._timeout_seconds
-        request = {"task": problem.task, "text": job.text, "answer": problem.answer, "row": problem.row}
+        request = {"task": problem.task, "text": job.text, "row": problem.row, **_answer_of(problem)}
         alive = True
         try:
             reply, marks = worker.ask(request, cpu_seconds)
@@ -243,6 +243,13 @@ class Verifier:
             verdict = Verdict(Outcome.ERROR, "checker_error", f"{type(error).__name__}: {error}")
         job.future.set_result(replace(verdict, seconds=time.monotonic() - started))
         return alive
+
+
+def _answer_of(problem: Problem) -> dict[str, Any]:
+    """The answer, or the name of the column that is the answer: tests of code rows are megabytes, sent once."""
+    columns = (name for name, value in problem.row.items() if value is problem.answer)
+    column = next(columns, None)
+    return {"answer": problem.answer} if column is None else {"answer_column": column}
 
 
 def _verdict_of_reply(reply: Mapping[str, Any], marks: tuple[str, ...]) -> Verdict:

@@ -4,6 +4,7 @@ import base64
 import json
 import pickle
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from rloo_verify.grading.extract import extract_code
 from rloo_verify.grading.private_tests import PrivateTestsError, decode_private
 from rloo_verify.grading.rows import suite_of
 from rloo_verify.grading.suite import CallTest, Expectation, OutputTest, TestFile
+from rloo_verify.types import Problem
+from rloo_verify.verify import _answer_of
 
 F = "```"
 
@@ -154,3 +157,10 @@ def test_private_tests_are_read_without_any_name(capsys: pytest.CaptureFixture[s
     with pytest.raises(UnusableReferenceError, match="only plain data"):
         suite_of(packed(Evil()))
     assert capsys.readouterr().out == ""
+
+
+def test_tests_that_are_a_column_of_the_row_are_sent_to_a_worker_once() -> None:
+    tests = '{"inputs": ["1"], "outputs": ["1"]}'
+    problem = Problem("apps/test/0", "apps", (), "", answer=tests, row={"problem_id": 0, "input_output": tests})
+    assert _answer_of(problem) == {"answer_column": "input_output"}
+    assert _answer_of(replace(problem, answer="another")) == {"answer": "another"}

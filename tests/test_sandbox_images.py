@@ -12,6 +12,7 @@ from rloo_verify.errors import SandboxError
 from rloo_verify.grading.audit import audit, read_cases
 from rloo_verify.grading.output_checkers import load_checkers
 from rloo_verify.sandbox import images
+from rloo_verify.sandbox.box import Job
 from rloo_verify.sandbox.docker import connect
 from rloo_verify.sandbox.host_packages import installed, paths_of
 from rloo_verify.sandbox.runner import Sandbox
@@ -100,3 +101,9 @@ def test_an_edited_folder_is_another_image(tmp_path: Path) -> None:
     with (tmp_path / "Dockerfile").open("a") as file:
         file.write("RUN true\n")
     assert images.tag_of(find_image(str(tmp_path)), "registry") != before
+
+
+def test_programs_see_no_packages_of_the_machine_beside_those_of_their_image() -> None:
+    look = "import importlib.util as u; print([n for n in ('numpy', 'pip', 'setuptools', 'docker') if u.find_spec(n)])"
+    for sandbox in open_sandbox("bwrap", containers=1):
+        assert sandbox.run(Job({"mode": "script", "sources": [look]})).stdout == b"[]\n"

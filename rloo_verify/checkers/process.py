@@ -118,7 +118,7 @@ class WorkerProcess:
         """Have one answer checked.
 
         Args:
-            request: `task`, `text`, `answer` and `row`.
+            request: `task`, `text`, `row`, and `answer` or the name of its column, `answer_column`.
             cpu_seconds: The CPU time limit; `wall_limit` follows from it.
 
         Returns:

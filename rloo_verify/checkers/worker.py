@@ -87,11 +87,13 @@ def _load_all(folders: Mapping[str, str]) -> tuple[dict[str, LoadedTask], dict[s
 def _serve(connection: Connection, task: LoadedTask, request: Mapping[str, Any]) -> None:
     signal.setitimer(signal.ITIMER_PROF, request["cpu_seconds"])
     try:
+        row = request["row"]
+        answer = row[request["answer_column"]] if "answer_column" in request else request["answer"]
         prepare = getattr(task.checker, "prepare", None)
         if prepare is not None:
-            prepare(request["answer"], **task.options)
+            prepare(answer, **task.options)
             _send(connection, {"kind": "mark", "mark": "reference_ok"})
-        reply = _reply(task.checker(request["text"], request["answer"], request["row"], **task.options))
+        reply = _reply(task.checker(request["text"], answer, row, **task.options))
     except BaseException as error:  # noqa: BLE001 - the parent makes an ERROR verdict of it; SystemExit included
         reply = _exception(error)
     signal.setitimer(signal.ITIMER_PROF, 0)

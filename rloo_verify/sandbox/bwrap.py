@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -149,6 +150,14 @@ def system_folders() -> list[Path]:
     return folders if prefix.is_relative_to("/usr") else [*folders, prefix]
 
 
+def _folders_of_packages() -> list[Path]:
+    """Where the interpreter that programs see has packages of its own."""
+    base = {"base": sys.base_prefix, "platbase": sys.base_prefix}
+    named = {sysconfig.get_path(kind, vars=base) for kind in ("purelib", "platlib")}
+    named.add("/usr/lib/python3/dist-packages")  # Debian's
+    return sorted(Path(name) for name in named if Path(name).is_dir())
+
+
 def _namespaces(root: bool) -> list[str]:
     arguments = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     arguments += ["--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox", "--clearenv"]
@@ -169,6 +178,8 @@ def _mounts(packages: list[Path]) -> list[str]:
             arguments += ["--symlink", os.readlink(folder), str(folder)]
         else:
             arguments += ["--ro-bind", str(folder), str(folder)]
+    for folder in _folders_of_packages():  # the host's packages are not the program's
+        arguments += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
     for package in packages:
         arguments += ["--ro-bind", str(package), f"{_PACKAGES}/{package.name}"]
     arguments += ["--proc", "/proc", "--dev", "/dev"]

@@ -23,6 +23,7 @@ class Zygote:
 
     Attributes:
         pid: Its process id.
+        ahead: Whether there is a run after this one.
         hello: Its greeting: `ready`, `python` and `warnings`, or `error`.
     """
 
@@ -41,7 +42,7 @@ class Zygote:
         for end in (control, *orders):
             end.close()
         self.pid = process.pid
-        self._ahead = ahead
+        self.ahead = ahead
         self._waiting: int | None = None
         self._control.sendall(source)
         reply = self._control.recv(65536)
@@ -64,7 +65,7 @@ class Zygote:
         pid = self.waiting
         socket.send_fds(next(self._orders), [marshal.dumps(limits)], descriptors)
         self._waiting = 0
-        if self._ahead:
+        if self.ahead:
             self._control.sendall(_CLONE)
             self._waiting = None  # not known before it is asked for
         return pid
