@@ -86,7 +86,8 @@ def train(
         print(f"# first prompt: {problem.id}, {len(problem.prompt_token_ids_T)} tokens")
     if dry_run:
         return
-    from rloo_verify.parallel import follow, joined
+    from rloo_verify.collective import follow
+    from rloo_verify.parallel import joined
     from rloo_verify.progress import Progress
     from rloo_verify.setup import Parts
     from rloo_verify.train import train as run_training

@@ -59,8 +59,10 @@ class _ChunkedLogprobs(torch.autograd.Function):
     def backward(ctx: Any, gradient_K: Tensor, _: None) -> tuple[Tensor | None, ...]:
         hidden_K_D, weight_V_D, bias_V, targets_K, normalizers_K = ctx.saved_tensors
         hidden_gradient = torch.empty_like(hidden_K_D) if ctx.needs_input_grad[0] else None
-        weight_gradient = torch.zeros_like(weight_V_D) if ctx.needs_input_grad[1] else None
-        bias_gradient = torch.zeros_like(bias_V) if ctx.needs_input_grad[2] else None
+        # sums over chunks are kept in float32 at least: in bfloat16 later chunks would be rounded away
+        exact = torch.promote_types(weight_V_D.dtype, torch.float32)
+        weight_gradient = torch.zeros_like(weight_V_D, dtype=exact) if ctx.needs_input_grad[1] else None
+        bias_gradient = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
         for some in _chunks(len(hidden_K_D), len(weight_V_D)):
             logits = _logits(hidden_K_D[some], weight_V_D, bias_V, ctx.temperature)
             slope_k_V = logits.sub_(normalizers_K[some, None]).exp_().neg_()
@@ -68,11 +70,14 @@ class _ChunkedLogprobs(torch.autograd.Function):
             slope_k_V = slope_k_V.mul_(gradient_K[some, None] / ctx.temperature).to(weight_V_D.dtype)
             if hidden_gradient is not None:
                 hidden_gradient[some] = slope_k_V @ weight_V_D
-            if weight_gradient is not None:
+            if weight_gradient is not None and exact == weight_V_D.dtype:
                 weight_gradient.addmm_(slope_k_V.T, hidden_K_D[some])
+            elif weight_gradient is not None:
+                weight_gradient += slope_k_V.T @ hidden_K_D[some]
             if bias_gradient is not None:
-                bias_gradient += slope_k_V.sum(0)
-        return hidden_gradient, weight_gradient, bias_gradient, None, None, None
+                bias_gradient += slope_k_V.sum(0, dtype=exact)
+        given = [None if g is None else g.to(weight_V_D.dtype) for g in (weight_gradient, bias_gradient)]
+        return hidden_gradient, *given, None, None, None
 
 
 def chunked_logprobs(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rloo_verify.advantages import advantages_by_number, numbered
+from rloo_verify.collective import collective
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import OffPolicyError
 from rloo_verify.flops import ModelFlops, peak_flops
@@ -16,7 +17,7 @@ from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
 from rloo_verify.optimizer import build_optimizer, keep, move_state, set_rate, start_state, state_tensors
 from rloo_verify.packing import NOTHING, Row, Scored
-from rloo_verify.parallel import World, collective, full
+from rloo_verify.parallel import World, full
 from rloo_verify.rloo import rloo_loss
 from rloo_verify.state import read_state, stored_names, write_state
 from rloo_verify.types import Group, Signal

@@ -1,16 +1,10 @@
 """Several processes that learn together: who there is, how a model is sharded over them, and what they tell each other.
 
-`torchrun` starts N processes with the same command. Rank 0 leads: it alone samples, verifies, evaluates and writes the
-run folder, and its code is that of a single process. The methods of the learner that need everybody are marked
-`@collective`: when rank 0 calls one, the call is announced, and the other ranks, which wait in `follow`, make it too.
-
-One process is the common case. Then no process group exists and nothing here does anything.
+`torchrun` starts N processes with the same command; `joined` gives each its `World`. One process is the common case:
+then no process group exists and nothing here does anything. `collective.py` has the calls that all of them make.
 """
 
 import contextlib
-import functools
-import inspect
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -23,10 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from rloo_verify.errors import ConfigError, ParallelError, RlooVerifyError
-from rloo_verify.interrupt import StopRequest
-
-log = logging.getLogger(__name__)
+from rloo_verify.errors import ConfigError, ParallelError
 
 COLLECTIVE_LIMIT = timedelta(minutes=10)
 """How long a rank waits for the others inside a computation that all of them do."""
@@ -36,7 +27,6 @@ ANNOUNCEMENT_LIMIT = timedelta(hours=12)
 Call = tuple[str, tuple[Any, ...]]
 """Name of a method and its arguments."""
 T = TypeVar("T")
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class World:
@@ -84,8 +74,8 @@ class World:
         if self.size == 1:
             return action()
         if self.leads:
-            self._announce(("together", ()))
-        with self._occupied():
+            self.announce(("together", ()))
+        with self.occupied():
             failure, result = None, None
             try:
                 result = action()
@@ -133,15 +123,15 @@ class World:
             return  # in the middle of a computation nobody listens; they notice that this process ends
         with _peers_may_be_lost():
             if self.leads:
-                self._announce(None)
+                self.announce(None)
             dist.destroy_process_group()
 
-    def _announce(self, call: Call | None) -> None:
+    def announce(self, call: Call | None) -> None:
         """Tells the other ranks what to do next; None sends them home."""
         with _peers_may_be_lost():
             dist.broadcast_object_list([call], src=0, group=self.control)
 
-    def _hear(self) -> Call | None:
+    def hear(self) -> Call | None:
         """What rank 0 announces next."""
         received: list[Any] = [None]
         with _peers_may_be_lost():
@@ -149,80 +139,12 @@ class World:
         return cast(Call | None, received[0])
 
     @contextlib.contextmanager
-    def _occupied(self) -> Iterator[None]:
+    def occupied(self) -> Iterator[None]:
         """Marks what all ranks do at the same time; left as it is by a failure in which the ranks may have parted."""
         self._busy = True
         with _peers_may_be_lost():
             yield
         self._busy = False
-
-
-def collective(method: Method) -> Method:
-    """A method of an object with a `world` that all ranks run: rank 0 calls it, the others follow.
-
-    Arguments go by place and are sent to the other ranks. A generator method is run to its end on all ranks, also where
-    rank 0 stops early. Such methods do not call each other.
-    """
-
-    @functools.wraps(method)
-    def call(*arguments: Any) -> Any:
-        world: World = arguments[0].world
-        if world.size == 1:
-            return method(*arguments)
-        if world.leads:
-            world._announce((method.__name__, arguments[1:]))
-        with world._occupied():
-            return method(*arguments)
-
-    @functools.wraps(method)
-    def iterate(*arguments: Any) -> Iterator[Any]:
-        world: World = arguments[0].world
-        values = method(*arguments)
-        if world.size == 1:
-            yield from values
-            return
-        if world.leads:
-            world._announce((method.__name__, arguments[1:]))
-        with world._occupied():
-            for value in values:
-                try:
-                    yield value
-                except GeneratorExit:  # the other ranks go on to the end, and need this one for it
-                    for _ in values:
-                        pass
-
-    return cast(Method, iterate if inspect.isgeneratorfunction(method) else call)
-
-
-def follow(world: World, build: Callable[[], Any]) -> None:
-    """What the other ranks do: build the learner together with rank 0, then make every call that it announces.
-
-    The first signal (Ctrl-C, SIGTERM) is left to rank 0, which finishes its step and then sends everybody home.
-
-    Args:
-        world: Of several processes; this one does not lead.
-        build: Builds the learner with `World.together`.
-
-    Raises:
-        RlooVerifyError: where all ranks fail together, this one failed, or another process was lost.
-    """
-    learner = None
-    try:
-        with StopRequest():
-            while (call := world._hear()) is not None:
-                name, arguments = call
-                if learner is None:
-                    learner = build()
-                    continue
-                result = getattr(learner, name)(*arguments)
-                for _ in result if isinstance(result, Iterator) else ():
-                    pass
-    except RlooVerifyError:
-        raise
-    except Exception as error:
-        message = f"process {world.rank} failed: {type(error).__name__}: {error}"
-        log.log(logging.ERROR, "error: %s", message)  # rank 0 cannot tell, it only sees that this process is gone
-        raise ParallelError(message) from error
 
 
 @contextlib.contextmanager

@@ -50,3 +50,13 @@ def test_entropies_are_those_of_the_distribution_and_carry_no_gradient():
     torch.testing.assert_close(entropies, -(plain.exp() * plain).sum(-1).detach())
     assert logprobs.requires_grad
     assert not entropies.requires_grad
+
+
+def test_in_bfloat16_the_weights_gradient_is_summed_over_chunks_in_float32():
+    tokens = 600
+    hidden, weight, _, targets = inputs(tokens=tokens, width=4, vocabulary=3, bias=False)
+    exact = torch.autograd.grad(chunked_logprobs(hidden, weight, None, targets, 1.0)[0].sum(), weight)[0]
+    short = weight.detach().bfloat16().requires_grad_()
+    given = torch.autograd.grad(chunked_logprobs(hidden.bfloat16(), short, None, targets, 1.0)[0].sum(), short)[0]
+    # one rounding to 8 bits a product; 600 sums in bfloat16, one token a chunk, would lose several percent
+    assert (given.double() - exact).norm() < 0.01 * exact.norm()

@@ -12,11 +12,12 @@ from processes import run
 from runs import assert_same_bits
 from test_learner import GROUPS, make_group, plain_gradients
 
+from rloo_verify.collective import follow
 from rloo_verify.config import LearnerConfig, LoraConfig
 from rloo_verify.errors import ConfigError
 from rloo_verify.learner import Learner, Update
 from rloo_verify.packing import NOTHING, Scored
-from rloo_verify.parallel import World, follow, full, joined
+from rloo_verify.parallel import World, full, joined
 from rloo_verify.types import Group
 
 EXACT = 1e-10
@@ -156,6 +157,20 @@ def test_gradient_checkpointing_and_any_budget_give_the_same_gradient(tmp_path: 
     for budget in (1, 4096):
         changes = {"gradient_checkpointing": True, "micro_batch_tokens": budget}
         assert_equal(run(2, partial(learn, **changes), [GROUPS], out=tmp_path / str(budget))[0], alone)
+
+
+def test_the_off_policy_guard_and_the_entropy_are_those_of_one_process(tmp_path: Path) -> None:
+    changes = {"importance_cap": 1.5, "log_entropy": True}
+    alone = learn(World(), [GROUPS], **changes)
+    together = run(3, partial(learn, **changes), [GROUPS], out=tmp_path / "out")
+    (one,), (other,) = together[0].updates, alone.updates
+    assert together[1].updates == [one]
+    assert_equal(together[0], alone)
+    assert one.entropy == pytest.approx(other.entropy, abs=EXACT)
+    assert one.importance is not None
+    assert other.importance is not None
+    assert one.importance.capped_share == other.importance.capped_share
+    assert one.importance.effective_share == pytest.approx(other.importance.effective_share, abs=EXACT)
 
 
 def bits_before_and_after(world: World, groups: list[Group]) -> list[dict[str, torch.Tensor]] | None:

@@ -16,9 +16,10 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from transformers import AutoModelForCausalLM
 
 from rloo_verify.checkpoint import STATE_FOLDER, list_checkpoints, load_checkpoint, save_checkpoint
+from rloo_verify.collective import follow
 from rloo_verify.errors import SyncError
 from rloo_verify.learner import Learner
-from rloo_verify.parallel import World, follow
+from rloo_verify.parallel import World
 from rloo_verify.policy.transformers import TransformersPolicy
 from rloo_verify.state import read_state
 from rloo_verify.sync import sync_weights
