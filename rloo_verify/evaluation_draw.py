@@ -12,7 +12,7 @@ from rloo_verify.evaluation_settings import EvalSettings
 from rloo_verify.models import load_tokenizer
 from rloo_verify.policy.base import Request, Sampling
 from rloo_verify.policy.drawn import Drawn, draw
-from rloo_verify.samples import Sample
+from rloo_verify.samples import Sample, judged_sample
 from rloo_verify.setup import open_policy
 from rloo_verify.types import Outcome, Verdict
 from rloo_verify.verify import Verifier
@@ -142,18 +142,11 @@ def _engine(settings: EvalSettings, engine: str, requests: Sequence[Request]) ->
 
 def sample_of_drawn(drawn: Drawn, verdict: Verdict, prompt: str) -> Sample:
     """The sample of an answer and its verdict."""
-    problem = drawn.request.problem
-    return Sample(
+    return judged_sample(
+        drawn.request.problem,
+        drawn.request.sample_index,
+        verdict,
         prompt=prompt,
-        problem=problem.id,
-        task=problem.task,
-        family=problem.family,
-        sample_index=drawn.request.sample_index,
-        outcome=verdict.outcome,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        answer=verdict.answer,
-        reference=problem.answer,
         tokens=drawn.tokens,
         finish_reason=drawn.finish_reason,
         logprob_sum=drawn.logprob_sum,

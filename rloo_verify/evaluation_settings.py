@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from rloo_verify.config import PolicyConfig, SandboxConfig
+from rloo_verify.config import PolicyConfig
 from rloo_verify.errors import ConfigError
 from rloo_verify.policy.openai import Server
+from rloo_verify.sandbox.settings import backend_of
 from rloo_verify.tasks import Task
 from rloo_verify.types import Problem
 
@@ -40,7 +41,7 @@ class EvalSettings:
         seed: Seed of the completions.
         workers: Checker processes.
         timeout_seconds: CPU time that a check may take, where its task states none.
-        sandbox: Where the programs of code tasks run: `auto`, `docker` or `bwrap`.
+        sandbox: Where the programs of code tasks run, as fields of `sandbox.settings.SandboxSettings`.
         out: Folder of the evaluation; None: `evals/TASK-MODEL[-N]`.
         fresh: Delete an earlier evaluation in the same folder.
         retry_errors: Draw the answers again that an earlier command could not draw or judge.
@@ -75,9 +76,7 @@ class EvalSettings:
         engines = get_args(PolicyConfig.model_fields["engine"].annotation)
         if self.engine not in engines:
             raise ConfigError(f"--engine {self.engine}: must be one of {', '.join(engines)}")
-        backends = get_args(SandboxConfig.model_fields["backend"].annotation)
-        if self.sandbox.get("backend", "auto") not in backends:
-            raise ConfigError(f"--sandbox {self.sandbox['backend']}: must be one of {', '.join(backends)}")
+        backend_of(self.sandbox.get("backend", "auto"), "--sandbox")
         if self.n < 1 or not self.ks or min(self.ks) < 1:
             raise ConfigError("n and every k must be at least 1")
         if max(self.ks) > self.n:

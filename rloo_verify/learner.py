@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,13 +16,13 @@ from rloo_verify.flops import ModelFlops, peak_flops
 from rloo_verify.importance import importance_statistics, log_ratios, truncated_weights
 from rloo_verify.logprobs import Scorer
 from rloo_verify.lora import add_adapters, merged_weights, without_adapters
-from rloo_verify.optimizer import build_optimizer, keep, move_state, set_rate, start_state, state_tensors
+from rloo_verify.optimizer import build_optimizer, move_state, set_rate
 from rloo_verify.packing import NOTHING, Row, Scored
 from rloo_verify.parallel import World, full
 from rloo_verify.rloo import rloo_loss
-from rloo_verify.state import read_state, stored_names, write_state
+from rloo_verify.state import restore, training_state, write_state
 from rloo_verify.types import Group, Signal
-from rloo_verify.update import Part, Update, total
+from rloo_verify.update import Part, Update, gap_part, total
 
 
 class Learner:
@@ -157,12 +158,7 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed learner needs: trained parameters, what the optimizer keeps for each, the version."""
-        state = {"version": torch.tensor(self.version)}
-        for name, parameter in self.trained.items():
-            state[f"parameter.{name}"] = parameter.detach()
-            for kind, value in state_tensors(self.optimizer, parameter):
-                state[f"optimizer.{name}.{kind}"] = value
-        return state
+        return training_state(self.trained, self.optimizer, self.version)
 
     @collective
     def save_state(self, folder: Path) -> None:
@@ -180,17 +176,7 @@ class Learner:
         Raises:
             KeyError, ValueError, OSError: if it is not the state of such a learner.
         """
-        stored = stored_names(folder)
-        if any(name.startswith("optimizer.") for name in stored):
-            start_state(self.optimizer)
-        state = self.state()
-        if stored != set(state):
-            raise KeyError(f"it holds other tensors than this learner has, such as {min(stored ^ set(state))}")
-        read_state(folder, state, self.world)
-        for name, parameter in self.trained.items():
-            for kind, _ in state_tensors(self.optimizer, parameter):
-                keep(self.optimizer, parameter, kind, state[f"optimizer.{name}.{kind}"])
-        self.version = int(state["version"])
+        self.version = restore(folder, self.trained, self.optimizer, self.world)
 
     def _refuse_stale(self, groups: Sequence[Group]) -> None:
         for group in groups:
@@ -229,17 +215,13 @@ class Learner:
             weights = weights * truncated_weights(ratios, config.importance_cap).to(weights)
         loss = rloo_loss(sums, weights, num_completions)
         loss.backward()  # type: ignore[no-untyped-call]
-        theirs = torch.tensor([value for number in numbers for value in drawn[number]])
-        gaps = (logprobs_K.detach().cpu().float() - theirs).abs()
         computed = sum(map(len, rows))
-        return Part(
+        return replace(
+            gap_part(logprobs_K, torch.tensor([value for number in numbers for value in drawn[number]])),
             loss=loss.item(),
             computed=computed,
             padding=scores.batch.token_ids_B_T.numel() - computed,
             flops=self.flops.of(rows),
-            tokens=len(gaps),
-            gap_sum=gaps.sum(dtype=torch.float64).item(),
-            gap_max=gaps.max().item(),
             entropy_sum=0.0 if scores.entropies_K is None else scores.entropies_K.sum(dtype=torch.float64).item(),
             log_ratios=ratios,
         )
@@ -278,8 +260,7 @@ class Learner:
             return Update(updated=False)
         problem, completion = first
         own = torch.tensor(self._scores([(problem.prompt_token_ids_T, completion.token_ids_T)], self.temperature)[0])
-        gaps = (own - torch.tensor(completion.logprobs_T)).abs()
-        part = Part(tokens=len(gaps), gap_sum=gaps.sum(dtype=torch.float64).item(), gap_max=gaps.max().item())
+        part = gap_part(own, torch.tensor(completion.logprobs_T))
         self._refuse_gap(part)
         return Update(updated=False, gap=part.gap)
 

@@ -33,7 +33,7 @@ SELF_CHECK_TOLERANCE = 1e-3
 
 GATHERING = 16.0
 """Overhead of a token in a shared row, in plain tokens times the hidden size D: copies cost D, matrix products D * D.
-Measured by `benchmarks/packing.py` on a CPU with D = 128 and 576."""
+Measured by `benchmarks/packing.py` on a CPU with D = 128; larger models follow from the ratio."""
 
 MAX_OVERHEAD = 0.125
 """What was measured at D = 128, the smallest model that anyone trains here."""
@@ -142,10 +142,9 @@ class Scorer:
         generator = torch.Generator().manual_seed(0)
         ids = tuple(torch.randint(vocabulary_size, (24,), generator=generator).tolist())
         prompt, other = ids[:8], ids[4:8]
+        # two groups that share, and one completion alone
         pairs = [(prompt, ids[8:13]), (prompt, ids[13:]), (other, ids[10:13]), (other, ids[9:11]), (other[1:], ids[:5])]
-        sequences = [
-            Scored(i, *pair) for i, pair in enumerate(pairs)
-        ]  # two groups that share, and one completion alone
+        sequences = [Scored(i, *pair) for i, pair in enumerate(pairs)]
         training = self.model.training
         self.model.eval()
         plain = torch.cat([self._plain(one) for one in sequences])

@@ -157,8 +157,10 @@ class RunFolder(RunReader):
                     shutil.rmtree(item) if item.is_dir() else item.unlink()
 
     def _refuse_other_folders(self, advice: str) -> None:
-        begun = {".lock", ".config.toml.tmp"}  # what a kill leaves behind before there is a config.toml
-        if not (self.path / "config.toml").exists() and any(p.name not in begun for p in self.path.iterdir()):
+        begun = (".lock", ".config.toml.")  # what a kill leaves behind before there is a config.toml
+        if not (self.path / "config.toml").exists() and any(
+            not item.name.startswith(begun) for item in self.path.iterdir()
+        ):
             raise RunError(f"{self.path} holds files but no config.toml, so it is not a run folder; {advice}")
 
     def _is_empty(self) -> bool:

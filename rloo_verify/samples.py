@@ -69,19 +69,29 @@ _NAMES = tuple(field.name for field in fields(Sample))
 _REQUIRED = ("problem", "task", "outcome")
 
 
-def sample_of(problem: Problem, completion: Completion, verdict: Verdict, prompt: str | None = None) -> Sample:
-    """The sample of a completion and its verdict."""
+def judged_sample(problem: Problem, sample_index: int, verdict: Verdict, **known: Any) -> Sample:
+    """The sample of an answer to a problem and its verdict; `known` are the other fields, as far as they are known."""
     return Sample(
-        prompt=prompt,
         problem=problem.id,
         task=problem.task,
         family=problem.family,
-        sample_index=completion.sample_index,
+        sample_index=sample_index,
         outcome=verdict.outcome,
         reason=verdict.reason,
         detail=verdict.detail,
         answer=verdict.answer,
         reference=problem.answer,
+        **known,
+    )
+
+
+def sample_of(problem: Problem, completion: Completion, verdict: Verdict, prompt: str | None = None) -> Sample:
+    """The sample of a completion and its verdict."""
+    return judged_sample(
+        problem,
+        completion.sample_index,
+        verdict,
+        prompt=prompt,
         tokens=len(completion.token_ids_T),
         finish_reason=str(completion.finish_reason),
         logprob_sum=sum(completion.logprobs_T),

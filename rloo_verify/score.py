@@ -19,7 +19,7 @@ from rloo_verify.formats.saved import SavedAnswer
 from rloo_verify.matching import marked, match
 from rloo_verify.other_checker import checker_folder
 from rloo_verify.report import write_evaluation_report
-from rloo_verify.samples import Sample
+from rloo_verify.samples import judged_sample
 from rloo_verify.sandbox.runner import require_sandbox
 from rloo_verify.score_parts import Key, Part, parts_of
 from rloo_verify.storage import write_atomically
@@ -172,7 +172,15 @@ def _judge(
                 futures[_submit(verifier, answer, problem, settings.mark)] = (folder, key, answer, problem)
         for future in as_completed(futures):
             folder, key, answer, problem = futures[future]
-            sample = _sample(key, answer, problem, future.result())
+            sample = judged_sample(
+                problem,
+                key[1],
+                future.result(),
+                prompt=answer.prompt,
+                tokens=answer.tokens,
+                finish_reason=answer.finish_reason,
+                text=answer.text,
+            )
             folder.append(sample)
             progress.show(sample)
 
@@ -183,24 +191,6 @@ def _submit(verifier: Verifier, answer: SavedAnswer, problem: Problem, mark: str
     undrawn: Future[Verdict] = Future()
     undrawn.set_result(Verdict(Outcome.ERROR, str(answer.raw.get("reason")), str(answer.raw.get("detail") or "")))
     return undrawn
-
-
-def _sample(key: Key, answer: SavedAnswer, problem: Problem, verdict: Verdict) -> Sample:
-    return Sample(
-        prompt=answer.prompt,
-        problem=problem.id,
-        task=problem.task,
-        family=problem.family,
-        sample_index=key[1],
-        outcome=verdict.outcome,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        answer=verdict.answer,
-        reference=problem.answer,
-        tokens=answer.tokens,
-        finish_reason=answer.finish_reason,
-        text=answer.text,
-    )
 
 
 def _finish(settings: ScoreSettings, part: Part, folder: EvaluationFolder, ks: Sequence[int]) -> Score:

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -66,15 +66,13 @@ def score(
     Reads this project's samples and rollouts, human-eval and evalplus samples, lm-eval samples and verl dumps by their
     shape, and any other file by --columns. The same command again goes on where it stopped.
     """
-    from rloo_verify.config import SandboxConfig
     from rloo_verify.formats import read_answers
     from rloo_verify.other_checker import with_checker
+    from rloo_verify.sandbox.settings import backend_of
     from rloo_verify.score import ScoreSettings, run_score
     from rloo_verify.tasks import find_task
 
-    backends = get_args(SandboxConfig.model_fields["backend"].annotation)
-    if sandbox not in backends:
-        raise ConfigError(f"--sandbox {sandbox}: must be one of {', '.join(backends)}")
+    backend_of(sandbox, "--sandbox")
     saved = read_answers(
         file, columns=tasks_cli.column_map(columns) or None, label=label, by=by, variant=lm_eval_filter
     )

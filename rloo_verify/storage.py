@@ -32,10 +32,13 @@ def storage_errors(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, text: str) -> None:
     """Writes a file under a temporary name, flushes it to the disk, and renames it.
 
+    Two processes may write the same file, as a trainer and a viewer do: each has a temporary name of its own, and
+    neither can take the other's away.
+
     Raises:
         StorageError: if it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8") as file:

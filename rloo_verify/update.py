@@ -89,6 +89,18 @@ class Part:
         return Gap(self.gap_sum / self.tokens, self.gap_max) if self.tokens else None
 
 
+def gap_part(logprobs_K: Tensor, drawn_K: Tensor) -> Part:
+    """The part of an update that compares learner and sampler over K tokens.
+
+    Args:
+        logprobs_K: Log-probs by the learner.
+        drawn_K: Log-probs by the sampler, on the CPU.
+    """
+    gaps = (logprobs_K.detach().cpu().float() - drawn_K).abs()
+    largest = gaps.max().item() if len(gaps) else 0.0
+    return Part(tokens=len(gaps), gap_sum=gaps.sum(dtype=torch.float64).item(), gap_max=largest)
+
+
 def total(parts: Sequence[Part]) -> Part:
     """The sum of some parts."""
     return Part(

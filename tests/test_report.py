@@ -28,11 +28,11 @@ from rloo_verify.report import groups as report_groups
 from rloo_verify.report import write_comparison_report, write_evaluation_report, write_report
 from rloo_verify.report.chart import Curves, histogram
 from rloo_verify.report.groups import cut, evenly, fitting, natural
-from rloo_verify.report.page import publish
 from rloo_verify.report.visits import Story, Visit
 from rloo_verify.report.words import duration, percent, signed
 from rloo_verify.runlog import RunReader
 from rloo_verify.samples import group_samples
+from rloo_verify.storage import write_atomically
 from rloo_verify.types import Group, Outcome, Problem
 
 
@@ -188,15 +188,15 @@ def test_it_is_the_same_file_every_time(run: Path) -> None:
     assert write_report(RunReader(run)).read_text() == first
 
 
-def _publish_often(path: Path, letter: str) -> None:
+def _write_often(path: Path, letter: str) -> None:
     for _ in range(100):
-        publish(path, letter * 100_000)
+        write_atomically(path, letter * 100_000)
 
 
 def test_a_trainer_and_a_viewer_may_write_the_same_report_at_the_same_time(tmp_path: Path) -> None:
     fork = multiprocessing.get_context("fork")
     path = tmp_path / "report.html"
-    writers = [fork.Process(target=_publish_often, args=(path, letter)) for letter in "ab"]
+    writers = [fork.Process(target=_write_often, args=(path, letter)) for letter in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -122,7 +122,7 @@ def test_steps_after_the_checkpoint_are_forgotten_everywhere(tmp_path: Path) -> 
             run.write_rollouts(step, iter([f'{{"step": {step}}}']))
         for step in (0, 2, 4):
             run.write_evaluation(step, {"pass@1": 0.5}, iter(["{}"]))
-        (run.path / "rollouts" / ".step-000004.jsonl.tmp").write_text("half")
+        (run.path / "rollouts" / ".step-000004.jsonl.71.tmp").write_text("half")
         (run.path / "summary.json").write_text("{}")
         run.forget_after(2)
         assert [row["step"] for row in run.metrics()] == [1, 2]
@@ -153,7 +153,7 @@ def test_a_kill_before_the_first_config_was_written_is_no_obstacle(tmp_path: Pat
     folder = tmp_path / "one"
     folder.mkdir()
     (folder / ".lock").write_text("")
-    (folder / ".config.toml.tmp").write_text("[ru")
+    (folder / ".config.toml.71.tmp").write_text("[ru")
     with RunFolder(config(tmp_path)):
         pass
 

@@ -91,7 +91,7 @@ def test_a_watched_page_is_written_again_only_when_something_changed_or_it_would
 
     monkeypatch.setattr(watching.time, "sleep", sleep)
     subject = watching.subject_of(run)
-    monkeypatch.setattr(watching, "publish", lambda *_: written.append(clock[0]))
+    monkeypatch.setattr(watching, "write_atomically", lambda *_: written.append(clock[0]))
     assert watching.watch(subject, 10, lambda _: None) == "finished"
     assert written == [
         0,

@@ -1,6 +1,6 @@
 """Any OpenAI-compatible server, for evaluation: text in, text out, many requests at a time.
 
-    Server.connect -> draw(requests) -> Drawn, as they finish
+    Server.connected() -> draw(requests) -> Drawn, as they finish
 
 Chat or completions: the chat endpoint takes a problem's messages and lets the server apply the model's own template, so
 it is the default. The completions endpoint takes `Problem.plain`, for models without a chat template. Nothing is

@@ -10,8 +10,9 @@ from rloo_verify.errors import RunError
 from rloo_verify.evaluation_folder import SAMPLES
 from rloo_verify.report.chart import Chart, Series
 from rloo_verify.report.groups import MAX_BYTES, Record, answer_json, by_index, cut, evenly, fitting, read_records
-from rloo_verify.report.page import publish, render
+from rloo_verify.report.page import render
 from rloo_verify.report.words import plural
+from rloo_verify.storage import write_atomically
 
 COMPARISON = "compare.json"
 MAX_FLIPS = 2000
@@ -43,7 +44,9 @@ def write_comparison_report(folder: Path, a: Path, b: Path) -> Path:
         charts=charts,
         left_out=browser["left_out"],
     )
-    return publish(folder / "report.html", html)
+    path = folder / "report.html"
+    write_atomically(path, html)
+    return path
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:

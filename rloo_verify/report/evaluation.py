@@ -13,8 +13,9 @@ from rloo_verify.evaluate import evaluate_samples, rate_names
 from rloo_verify.evaluation_folder import SAMPLES, SUMMARY, read_settings
 from rloo_verify.report.chart import Chart, Series, histogram
 from rloo_verify.report.groups import read_records, sample_browser
-from rloo_verify.report.page import publish, render
+from rloo_verify.report.page import render
 from rloo_verify.samples import Sample, sample_from_json
+from rloo_verify.storage import write_atomically
 from rloo_verify.types import Outcome
 
 LENGTH_BINS = 24
@@ -30,7 +31,9 @@ def write_evaluation_report(folder: Path) -> Path:
         RunError: if there are no samples.
         StorageError: if it cannot be written.
     """
-    return publish(folder / "report.html", evaluation_page(folder))
+    path = folder / "report.html"
+    write_atomically(path, evaluation_page(folder))
+    return path
 
 
 def evaluation_page(folder: Path, *, watch: int = 0) -> str:
@@ -89,13 +92,11 @@ def _slim(records: Iterable[Mapping[str, Any]]) -> Iterable[Sample]:
 
 
 def _summary(folder: Path, settings: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
-    """summary.json; while the evaluation goes on, the same from the samples that are there."""
+    """summary.json; while the evaluation goes on, pass@1 and the counts of the samples that are there."""
     done = _json(folder / SUMMARY)
     if done.get("completions") == len(samples):
         return done
-    ks = settings.get("k")
-    ks = [k for k in ks if isinstance(k, int)] if isinstance(ks, list) else []
-    return {**settings, **evaluate_samples(samples, ks or [1]).as_json()}
+    return {**settings, **evaluate_samples(samples, [1]).as_json()}
 
 
 def _json(file: Path) -> dict[str, Any]:

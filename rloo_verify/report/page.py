@@ -4,18 +4,15 @@ import base64
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from rloo_verify.report.words import FILTERS
-from rloo_verify.storage import storage_errors, write_atomically
 
 SCRIPTS = ("chart.js", "browser.js", "page.js")
 
@@ -45,21 +42,6 @@ def render(template: str, *, data: Mapping[str, Any], **context: Any) -> str:
         data=Markup(inert_json(data)),
         **context,
     )
-
-
-def publish(path: Path, text: str) -> Path:
-    """Writes a file atomically and returns its path, while other processes may be writing the same.
-
-    A trainer and a `view` do: each has a temporary name of its own, and neither can take the other's away.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
-    own = path.with_name(f".{path.name}.{os.getpid()}")
-    write_atomically(own, text)
-    with storage_errors(path):
-        own.replace(path)
-    return path
 
 
 def inert_json(value: Any) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.report.groups import rollout_browser
-from rloo_verify.report.page import publish, render
+from rloo_verify.report.page import render
 from rloo_verify.report.training_charts import training_charts
 from rloo_verify.report.visits import problem_tables
 from rloo_verify.runlog import RunReader
+from rloo_verify.storage import write_atomically
 from rloo_verify.summary import summarize
 from rloo_verify.types import Signal
 
@@ -22,7 +23,9 @@ def write_report(run: RunReader) -> Path:
     Raises:
         StorageError: if it cannot be written.
     """
-    return publish(run.path / "report.html", training_page(run))
+    path = run.path / "report.html"
+    write_atomically(path, training_page(run))
+    return path
 
 
 def training_page(run: RunReader, *, watch: int = 0) -> str:

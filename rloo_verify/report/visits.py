@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rloo_verify.report.groups import read_records
-from rloo_verify.report.page import publish
-from rloo_verify.storage import read_jsonl
+from rloo_verify.storage import read_jsonl, write_atomically
 
 CACHE = ".visits.jsonl"
 """In the run folder: a line a rollout file, so that a report of a long run reads only the rollouts that are new."""
@@ -100,7 +99,7 @@ def _tallies(run: Path) -> list[tuple[int, Mapping[str, Sequence[int]]]]:
             row, new = {"file": file.name, "stamp": stamp, "problems": _tally(file)}, True
         rows.append(row)
     if new:
-        publish(run / CACHE, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+        write_atomically(run / CACHE, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
     return [(int(row["file"][len("step-") : -len(".jsonl")]), row["problems"]) for row in rows]
 
 

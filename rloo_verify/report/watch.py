@@ -11,9 +11,9 @@ from rloo_verify.errors import RunError
 from rloo_verify.evaluation_folder import SAMPLES, SUMMARY
 from rloo_verify.report.comparison import COMPARISON
 from rloo_verify.report.evaluation import evaluation_page, write_evaluation_report
-from rloo_verify.report.page import publish
 from rloo_verify.report.training import planned_steps, training_page, write_report
 from rloo_verify.runlog import RunReader
+from rloo_verify.storage import write_atomically
 
 LIVE = "live.html"
 """The watched page. Not report.html: that is written by the process that is being watched."""
@@ -92,12 +92,12 @@ def watch(subject: Subject, every: int, opened: Callable[[Path], None]) -> str:
         raise RunError(f"{subject.folder} is a comparison, which does not change; leave --watch out")
     path, why = subject.folder / LIVE, "stopped"
     try:
-        publish(path, subject.page(every))
+        write_atomically(path, subject.page(every))
         opened(path)
         why = _follow(subject, path, every)
     except KeyboardInterrupt:
         pass
-    publish(path, subject.page(0))
+    write_atomically(path, subject.page(0))
     return why
 
 
@@ -115,7 +115,7 @@ def _follow(subject: Subject, path: Path, every: int) -> str:
         else:
             state, changed = now, time.monotonic()
         started = time.monotonic()
-        publish(path, subject.page(every))
+        write_atomically(path, subject.page(every))
         written = time.monotonic()
         pause = max(float(every), EFFORT * (written - started))
     return "finished"
