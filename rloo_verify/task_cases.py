@@ -44,6 +44,11 @@ def load_cases(task: Task) -> list[Case]:
     Raises:
         TaskError: The file is missing or empty, or a case is malformed; names the case.
     """
+    if not (task.folder / CASES_FILE).is_file():
+        raise TaskError(
+            f"{task.folder} has no {CASES_FILE}: every task needs one, with at least one case that passes and one that "
+            "fails (docs/tasks.md; `rloo-verify tasks new` writes a first one)"
+        )
     own = find_task(task.folder)  # without overrides: cases.jsonl has the columns that task.toml maps
     rows = enumerate(read_rows(CASES_FILE, folder=task.folder, split="cases"), start=1)
     cases = [_case(own, number, row) for number, row in rows]

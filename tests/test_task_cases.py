@@ -10,7 +10,7 @@ import pytest
 from rloo_verify.errors import TaskError
 from rloo_verify.folders import data_folder
 from rloo_verify.task_cases import Case, load_cases, reference_completions
-from rloo_verify.tasks import find_task
+from rloo_verify.tasks import Task, find_task
 from rloo_verify.verify import Verifier
 
 FOLDERS = {path.parent.name: path.parent for path in sorted(data_folder("tasks").glob("*/task.toml"))}
@@ -95,6 +95,12 @@ def test_a_malformed_case_is_named(tmp_path: Path, case: dict[str, object], mess
     folder = write_task(tmp_path / "mine", json.dumps(case))
     with pytest.raises(TaskError, match=message):
         load_cases(find_task(folder))
+
+
+def test_a_task_without_cases_says_what_they_are_for_and_how_to_get_a_first_one(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text((FOLDERS["gsm8k"] / "task.toml").read_text())
+    with pytest.raises(TaskError, match=r"has no cases\.jsonl: every task needs one.*tasks new"):
+        load_cases(Task("bare", tmp_path, find_task(FOLDERS["gsm8k"]).spec))
 
 
 def test_a_reference_form_may_use_the_answer_and_the_columns(tmp_path: Path) -> None:
