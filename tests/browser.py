@@ -53,6 +53,15 @@ class Tab:
             field.select_option(value)
         return self
 
+    def open_groups(self) -> "Tab":
+        """Opens every group that is listed. Its answers are made a moment after the click, when the browser tells."""
+        from playwright.sync_api import expect
+
+        for summary in self.page.locator(".group > summary").all():
+            summary.click()
+        expect(self.page.locator(".group:not(:has(.body))")).to_have_count(0, timeout=LIMIT_MS)
+        return self
+
     def draw_everything(self) -> "Tab":
         """Scrolls through the page, as charts are drawn when they come into view."""
         for figure in self.page.locator("figure[data-chart]").all():

@@ -114,17 +114,13 @@ def report(request: pytest.FixtureRequest) -> Path:
 
 
 def test_a_report_opens_from_the_disk_without_complaint_and_asks_for_nothing(report: Path, new_tab: NewTab) -> None:
-    tab = new_tab().open(report).draw_everything()
-    for summary in tab.page.locator(".group > summary").all():
-        summary.click()
+    tab = new_tab().open(report).draw_everything().open_groups()
     assert tab.page.locator(".group .answer").count() > 4
     assert (tab.complaints, tab.requests) == ([], [])
 
 
 def test_hostile_text_is_shown_as_text_and_does_nothing(report: Path, new_tab: NewTab) -> None:
-    tab = new_tab().open(report)
-    for summary in tab.page.locator(".group > summary").all():
-        summary.click()
+    tab = new_tab().open(report).open_groups()
     body = tab.page.locator("body").inner_text()
     assert "</script><script>document.title='owned'</script><img src=http://evil.example/x" in body
     assert "\u241b[2J" in body  # the escape character, made visible
@@ -259,9 +255,7 @@ def _brightness(tab: Tab, selector: str) -> bool:
 
 
 def test_nothing_is_wider_than_a_phone(report: Path, new_tab: NewTab) -> None:
-    tab = new_tab(viewport=PHONE).open(report).draw_everything()
-    for summary in tab.page.locator(".group > summary").all():
-        summary.click()
+    tab = new_tab(viewport=PHONE).open(report).draw_everything().open_groups()
     assert tab.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     for canvas in tab.page.locator("canvas").all():
         assert canvas.bounding_box()["width"] <= PHONE["width"]

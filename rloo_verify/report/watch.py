@@ -105,7 +105,9 @@ def _follow(subject: Subject, path: Path, every: int) -> str:
     assert subject.page is not None
     state, changed, written, pause = _state(subject.folder), time.monotonic(), time.monotonic(), float(every)
     while not subject.finished():
-        time.sleep(pause)
+        time.sleep(every)
+        if time.monotonic() - written < pause:  # the end is noticed at once all the same
+            continue
         now = _state(subject.folder)
         if now == state:
             if time.monotonic() - changed > IDLE_SECONDS:
