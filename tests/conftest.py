@@ -2,7 +2,12 @@
 
 import os
 import shutil
+import signal
 import subprocess
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a script: Ctrl-C is ignored, and by every program that the tests start, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
